@@ -1,0 +1,59 @@
+//===- Compiler.h - A spec in, a phase's IR or a bundle out -----*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The whole compiler as two calls, for `plum`, the tests and anyone who links
+// it. Everything happens in memory; only `compileBundle` touches the disk, and
+// the bundle directory appears complete or not at all.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_PIPELINES_COMPILER_H
+#define PLUM_PIPELINES_COMPILER_H
+
+#include "plum/Frontend/Frontend.h"
+#include "plum/Support/Result.h"
+
+#include <string>
+#include <vector>
+
+namespace plum {
+
+enum class Form : uint8_t { Auto, Step, Chunk };
+enum class Precision : uint8_t { Default, Robust, F32 };
+
+struct CompileOptions {
+  frontend::SpecOptions spec;
+  /// Auto: step and chunk kernels; Step: only the step kernel.
+  Form form = Form::Auto;
+  /// Chunk sizes C (powers of two, 1 to 256) to make kernels for.
+  std::vector<int64_t> chunks = {64};
+  Precision precision = Precision::Default;
+  std::string target = "cpu";
+  /// LLVM CPU name; "native" is this machine.
+  std::string cpu = "native";
+  bool timing = false; ///< Time of each phase on stderr.
+};
+
+/// The compiler's output besides files: messages about the spec, rendered.
+struct CompileReport {
+  std::string messages; ///< Warnings, and remarks when asked for.
+  std::string remarks;
+};
+
+/// Compiles one layer up to `phase` (see Pipelines/Phases.h) and returns the
+/// IR as text (for `obj`, the object's bytes). Errors carry the rendered
+/// diagnostics as their message.
+Result<std::string> compileToPhase(const Source &source,
+                                   const CompileOptions &options,
+                                   std::string_view phase,
+                                   CompileReport &report);
+
+/// Compiles one layer into the bundle directory `dir` (created or replaced).
+Status compileBundle(const Source &source, const CompileOptions &options,
+                     const std::string &dir, CompileReport &report);
+
+} // namespace plum
+
+#endif // PLUM_PIPELINES_COMPILER_H
