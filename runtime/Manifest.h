@@ -1,0 +1,109 @@
+//===- Manifest.h - What a bundle says about itself -------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// manifest.json of a bundle, as one plain struct with one reader and one
+// writer: the compiler fills and writes it, the runtime reads it, and neither
+// can drift from the other. It names the layer's tensors in the order in which
+// kernels take them (see ABI/KernelABI.h) and the kernels of the object file.
+//
+//   { "abi": 1, "plum": "0.1.0", "llvm": "22.1.8", "layer": "kda",
+//     "target": "cpu", "cpu": "x86-64-v4", "features": ["avx512f"],
+//     "precision": "default", "dims": {"K": 128, "V": 128},
+//     "params": [], "inputs": [{"name": "q", "shape": [128],
+//                               "dtype": "bf16", "declared": "bf16"}],
+//     "states": [...], "outputs": [...], "log_decays": ["g"],
+//     "object": "kernel.so", "source": "spec.plum",
+//     "kernels": [{"form": "step", "symbol": "plum_kda_step",
+//                  "workspace_bytes": 0},
+//                 {"form": "chunk", "chunk": 64, "symbol": "plum_kda_chunk64",
+//                  "workspace_bytes": 65536, "flops_per_chunk": 8388608,
+//                  "matmuls": [{"what": "K~ S", "m": 64, "n": 128, "k": 128,
+//                               "count": 1}]}] }
+//
+// Every field above is required but "features", "log_decays", "matmuls",
+// "flops_per_chunk" and a step kernel's "chunk". Unknown fields are ignored:
+// they may record anything (a tuning run) that a reader need not know; what a
+// reader must know bumps "abi".
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_RUNTIME_MANIFEST_H
+#define PLUM_RUNTIME_MANIFEST_H
+
+#include "plum/Support/DType.h"
+#include "plum/Support/Result.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace plum::runtime {
+
+/// One declared tensor, per token and head.
+struct ManifestTensor {
+  std::string name;
+  std::vector<int64_t> shape;  ///< [], [d] or [K, V].
+  DType dtype = DType::F32;    ///< What the kernel reads or writes.
+  DType declared = DType::F32; ///< What the spec says; differs only under
+                               ///< precision f32 (16 bit read as f32).
+
+  /// Product of the shape; 1 for a scalar.
+  int64_t elements() const;
+  bool operator==(const ManifestTensor &) const = default;
+};
+
+/// `count` products [m, k] @ [k, n] in one chunk of one head, for the bench.
+struct ManifestMatmul {
+  std::string what;
+  int64_t m = 0, n = 0, k = 0, count = 1;
+  bool operator==(const ManifestMatmul &) const = default;
+};
+
+enum class KernelForm : uint8_t { Step, Chunk };
+std::string_view name(KernelForm form);
+
+/// One function of the object file, of type plum_kernel.
+struct ManifestKernel {
+  KernelForm form = KernelForm::Step;
+  int64_t chunk = 1; ///< Tokens per chunk; 1 for step.
+  std::string symbol;
+  int64_t workspaceBytes = 0;
+  int64_t flopsPerChunk = 0; ///< One chunk of one head; 0 when not known.
+  std::vector<ManifestMatmul> matmuls;
+  bool operator==(const ManifestKernel &) const = default;
+};
+
+struct Manifest {
+  int64_t abi = 0; ///< PLUM_KERNEL_ABI of the compiler that wrote it.
+  std::string plum, llvm;
+  std::string layer;
+  std::string target; ///< "cpu".
+  std::string cpu;
+  std::vector<std::string> features; ///< CPU features the object needs, as
+                                     ///< LLVM spells them: "avx512f".
+  std::string precision = "default"; ///< "default", "robust" or "f32".
+  std::vector<std::pair<std::string, int64_t>> dims; ///< In header order.
+  std::vector<ManifestTensor> params, inputs, states, outputs;
+  /// Plain inputs used as a log decay: the data must be <= 0.
+  std::vector<std::string> logDecays;
+  std::string object = "kernel.so", source = "spec.plum"; ///< Plain names.
+  /// The first chunk kernel is the one that form auto uses.
+  std::vector<ManifestKernel> kernels;
+
+  bool operator==(const Manifest &) const = default;
+};
+
+/// Reads and checks every field. `where` names the text in errors.
+Result<Manifest> parseManifest(std::string_view text, const std::string &where);
+/// `directory`/manifest.json.
+Result<Manifest> readManifest(const std::string &directory);
+/// The JSON text; parseManifest of it gives `manifest` back.
+std::string writeManifest(const Manifest &manifest);
+
+} // namespace plum::runtime
+
+#endif // PLUM_RUNTIME_MANIFEST_H
