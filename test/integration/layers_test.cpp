@@ -1,0 +1,151 @@
+//===- layers_test.cpp - Every shipped layer at every kind of length ------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Layer x (K, V) x C x T against float64, in one compile and one reference run
+// for each layer and (K, V): outputs are causal, so the truth of a prefix is a
+// prefix of the truth, and states are kept wherever some T ends.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/integration/Harness.h"
+
+#include "gtest/gtest.h"
+
+#include <cmath>
+#include <set>
+
+using namespace plum;
+using namespace plum::test;
+using runtime::portableNormal;
+using runtime::portableUniform;
+
+static const std::vector<std::string> &shippedLayers() {
+  static const std::vector<std::string> names = {
+      "linear_attention", "retnet", "mamba2", "gla",  "deltanet",
+      "gated_deltanet",   "kda",    "kda_k3", "gdn2", "rwkv7",
+      "deltaproduct"};
+  return names;
+}
+
+/// What a model would feed: normal activations and raw gates, params as their
+/// papers initialise them.
+static Data realistic(const Layer &layer, Sizes sizes, uint32_t seed) {
+  Data data(layer, sizes);
+  uint32_t tid = 1;
+  for (const frontend::Symbol *input : layer.ast().inputs)
+    data.fill(input->name, normal(seed, tid++));
+  for (const frontend::Symbol *param : layer.ast().params) {
+    ++tid;
+    auto with = [&](double (*value)(double n, double u, int64_t i)) {
+      data.fill(param->name, [=](int64_t i) {
+        return value(portableNormal(seed, tid, uint32_t(i)),
+                     portableUniform(seed, tid + 100, uint32_t(i)), i);
+      });
+    };
+    if (param->name == "A_log")
+      with([](double, double u, int64_t) { return std::log(1 + 15 * u); });
+    else if (param->name == "dt_bias")
+      with([](double n, double, int64_t) { return n - 3; });
+    else if (param->name == "log_gamma")
+      with([](double, double, int64_t h) {
+        return std::log1p(-std::exp2(-5. - double(h)));
+      });
+    else if (param->name == "xi")
+      with([](double n, double, int64_t) { return 1 + 0.3 * n; });
+    else
+      with([](double n, double, int64_t) { return n; });
+  }
+  for (const frontend::Symbol *state : layer.ast().states) {
+    ++tid;
+    // A normaliser counts what was written: positive.
+    if (state->name == "z")
+      data.fill("z", [=](int64_t i) {
+        return 1 + std::abs(portableNormal(seed, tid, uint32_t(i)));
+      });
+    else
+      data.fill(state->name, normal(seed, tid, 0.25));
+  }
+  return data;
+}
+
+/// The truth of the first `tokens` tokens out of a run with states kept there.
+static Values prefix(const Layer &layer, const Values &truth, int64_t tokens) {
+  Values part;
+  for (const frontend::Symbol *output : layer.ast().outputs)
+    part[output->name] = slice(truth.at(output->name), 1, 0, tokens);
+  for (const frontend::Symbol *state : layer.ast().states)
+    part[state->name] = truth.at(state->name + '@' + std::to_string(tokens));
+  return part;
+}
+
+namespace {
+struct Setting {
+  std::string layer;
+  int64_t K, V;
+};
+using Layers = testing::TestWithParam<Setting>;
+
+std::vector<Setting> settings() {
+  std::vector<Setting> list;
+  for (const std::string &layer : shippedLayers())
+    for (auto [K, V] : {std::pair(64, 64), {128, 128}, {64, 128}, {96, 40}})
+      list.push_back({layer, K, V});
+  return list;
+}
+} // namespace
+
+INSTANTIATE_TEST_SUITE_P(Shipped, Layers, testing::ValuesIn(settings()),
+                         [](const testing::TestParamInfo<Setting> &info) {
+                           return info.param.layer + "_" +
+                                  std::to_string(info.param.K) + "x" +
+                                  std::to_string(info.param.V);
+                         });
+
+TEST_P(Layers, EveryChunkAndLength) {
+  auto [name, K, V] = GetParam();
+  const std::vector<int64_t> chunks = {64, 1, 8, 16, 256};
+  Layer &layer = Layer::get(shippedSpec(name, {{"K", K}, {"V", V}}),
+                            Precision::Default, chunks);
+  Sizes sizes = {.batch = 1, .tokens = 1000, .heads = 1};
+  if (K == 64 && V == 64)
+    sizes = {.batch = 2, .tokens = 1000, .heads = 2};
+  if (K == 96)
+    sizes.heads = 3;
+  Data data = realistic(layer, sizes, uint32_t(300 + K + V));
+
+  std::map<int64_t, std::set<int64_t>> lengths;
+  std::set<int64_t> stops;
+  for (int64_t C : chunks)
+    for (int64_t T : {int64_t(0), int64_t(1), C - 1, C, C + 1, int64_t(1000)}) {
+      lengths[C].insert(T);
+      stops.insert(T);
+    }
+  Values truth = reference(layer, data, {stops.begin(), stops.end()});
+
+  auto check = [&](How how, int64_t T) {
+    Data part = data.tokens(0, T);
+    expectClose(part, run(layer, part, how), prefix(layer, truth, T),
+                standard(layer), how.str() + ", T = " + std::to_string(T));
+  };
+  for (int64_t C : chunks)
+    for (int64_t T : lengths[C])
+      check({runtime::Form::Chunk, C}, T);
+  for (int64_t T : {0, 1, 17, 1000})
+    check({runtime::Form::Step, 0}, T);
+  for (int64_t T : {63, 65, 1000})
+    check({runtime::Form::Auto, 64}, T);
+}
+
+TEST_P(Layers, F32) {
+  auto [name, K, V] = GetParam();
+  if (K != 96 && K != V)
+    return; // Two dims are enough here: one round, one not.
+  Layer &layer = Layer::get(shippedSpec(name, {{"K", K}, {"V", V}}),
+                            Precision::F32, {16, 64});
+  Data data = realistic(layer, {.batch = 1, .tokens = 200, .heads = 2}, 41);
+  Values truth = reference(layer, data);
+  for (How how : everyForm(layer))
+    expectClose(data, run(layer, data, how), truth, standard(layer), how.str());
+}
