@@ -37,6 +37,8 @@ struct RunOptions {
   Form form = Form::Auto;
   int64_t chunk = 0; ///< Tokens per chunk; 0: the bundle's first.
   int threads = 0;   ///< 0: one per CPU this process may use.
+  /// Counts (sequence, head) pairs that are done, for a progress display.
+  std::atomic<int64_t> *progress = nullptr;
 };
 
 /// The kernels a run uses; one of them may be null.

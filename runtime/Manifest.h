@@ -88,7 +88,8 @@ struct Manifest {
   std::string precision = "default"; ///< "default", "robust" or "f32".
   std::vector<std::pair<std::string, int64_t>> dims; ///< In header order.
   std::vector<ManifestTensor> params, inputs, states, outputs;
-  /// Plain inputs used as a log decay: the data must be <= 0.
+  /// Inputs and params that are a log decay as they stand: the data must be
+  /// <= 0.
   std::vector<std::string> logDecays;
   std::string object = "kernel.so", source = "spec.plum"; ///< Plain names.
   /// The first chunk kernel is the one that form auto uses.

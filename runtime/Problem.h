@@ -106,6 +106,10 @@ struct Problem {
   int64_t activeTokens() const;
 };
 
+/// The last two axes of a state's views.
+std::pair<int64_t, int64_t> stateExtents(const ManifestTensor &state,
+                                         StateLayout layout);
+
 /// Only sizes and sequences: B, T, H, cu_seqlens, slots; for callers that have
 /// yet to allocate outputs and states.
 Result<Problem> planProblem(const Manifest &manifest, const RunArgs &args);

@@ -12,6 +12,7 @@
 #ifndef PLUM_RUNTIME_THREADPOOL_H
 #define PLUM_RUNTIME_THREADPOOL_H
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -48,7 +49,8 @@ private:
   std::condition_variable wake, done;
   std::vector<std::thread> workers; ///< Thread i + 1 of a run.
   const std::function<void(int, int64_t)> *job = nullptr;
-  int64_t next = 0, total = 0;
+  std::atomic<int64_t> next = 0;
+  int64_t total = 0;
   int active = 0;     ///< Workers that take part in this run.
   int unfinished = 0; ///< Of these, how many are still at it.
   uint64_t round = 0; ///< Counts runs.

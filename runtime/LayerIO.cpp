@@ -1,0 +1,378 @@
+//===- LayerIO.cpp - A layer's tensors in safetensors files ---------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/LayerIO.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+
+namespace plum::runtime {
+
+namespace {
+
+/// "[T,H,128]" for axes {"T", "H"} and a declared shape.
+std::string expectedShape(std::initializer_list<const char *> axes,
+                          const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (const char *axis : axes)
+    text += (text.size() > 1 ? "," : "") + std::string(axis);
+  for (int64_t extent : shape)
+    text += "," + std::to_string(extent);
+  return text + "]";
+}
+
+bool endsWith(const std::vector<int64_t> &shape,
+              const std::vector<int64_t> &tail) {
+  return shape.size() >= tail.size() &&
+         std::equal(tail.rbegin(), tail.rend(), shape.rbegin());
+}
+
+class Reader {
+public:
+  Reader(const Manifest &manifest, const SafetensorsFile &file,
+         const LayerOptions &options, LayerRun &run)
+      : manifest(manifest), file(file), options(options), run(run) {}
+
+  Status read() {
+    run.args.layout = options.layout;
+    run.args.snapshotEvery = options.snapshotEvery;
+    for (const ManifestTensor &tensor : manifest.inputs)
+      if (Status s = readInput(tensor); !s)
+        return s;
+    for (const ManifestTensor &tensor : manifest.params)
+      if (Status s = readParam(tensor); !s)
+        return s;
+    if (Status s = readIndices("cu_seqlens", run.args.cuSeqlens); !s)
+      return s;
+    if (Status s = readIndices("slots", run.args.slots); !s)
+      return s;
+    if (Status s = readStates(); !s)
+      return s;
+    Result<Problem> problem = planProblem(manifest, run.args);
+    if (!problem)
+      return problem.error();
+    run.problem = std::move(*problem);
+    if (Status s = allocateResults(); !s)
+      return s;
+    warnAboutOthers();
+    // What is left to check needs every view.
+    Result<Problem> checked = checkProblem(manifest, run.args);
+    return checked ? Status::ok() : checked.error();
+  }
+
+private:
+  const FileTensor *find(const std::string &name) {
+    known.insert(name);
+    return file.find(name);
+  }
+  Error missing(const ManifestTensor &tensor, const std::string &shape) {
+    return {"",
+            "tensor '" + tensor.name + "' is missing, expected " +
+                std::string(fileName(tensor.declared)) + " " + shape,
+            {"layer '" + manifest.layer + "' declares it"}};
+  }
+  Error wrongShape(const FileTensor &tensor, const std::string &expected) {
+    return {"",
+            "tensor '" + tensor.name + "' has shape " +
+                shapeText(tensor.shape) + ", expected " + expected,
+            {}};
+  }
+
+  Result<void *> allocate(int64_t count, DType dtype) {
+    AlignedBuffer buffer;
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(size_t(count), byteSize(dtype), &bytes) ||
+        !buffer.reserve(bytes))
+      return Error{"",
+                   "no memory for a tensor of " + std::to_string(count) +
+                       " values",
+                   {}};
+    std::memset(buffer.data(), 0, bytes);
+    run.buffers.push_back(std::move(buffer));
+    return static_cast<void *>(run.buffers.back().data());
+  }
+
+  /// The tensor's values as `dtype`: in the file where they lie aligned, else
+  /// copied, or widened to f32.
+  Result<void *> values(const FileTensor &tensor, DType dtype) {
+    auto address = reinterpret_cast<uintptr_t>(tensor.data.data());
+    if (tensor.dtype == dtype && address % byteSize(dtype) == 0)
+      return static_cast<void *>(const_cast<std::byte *>(tensor.data.data()));
+    Result<void *> copy = allocate(tensor.elements(), dtype);
+    if (!copy)
+      return copy;
+    if (tensor.dtype == dtype) {
+      std::memcpy(*copy, tensor.data.data(), tensor.data.size());
+      return copy;
+    }
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      uint16_t bits;
+      std::memcpy(&bits, tensor.data.data() + i * 2, 2);
+      static_cast<float *>(*copy)[i] =
+          tensor.dtype == DType::BF16 ? bf16ToFloat(bits) : f16ToFloat(bits);
+    }
+    return copy;
+  }
+
+  Status checkDtype(const FileTensor &tensor, const ManifestTensor &expected) {
+    bool widens =
+        expected.dtype == DType::F32 && tensor.dtype == expected.declared;
+    if (tensor.dtype && (tensor.dtype == expected.dtype || widens))
+      return Status::ok();
+    std::string types(fileName(expected.dtype));
+    if (expected.declared != expected.dtype)
+      types = std::string(fileName(expected.declared)) + " or " + types;
+    return Error{"",
+                 "tensor '" + tensor.name + "' has dtype " + tensor.dtypeName +
+                     ", expected " + types,
+                 {}};
+  }
+
+  Status readInput(const ManifestTensor &input) {
+    std::string expected = expectedShape({"T", "H"}, input.shape) + " or " +
+                           expectedShape({"B", "T", "H"}, input.shape);
+    const FileTensor *tensor = find(input.name);
+    if (!tensor)
+      return missing(input, expected);
+    if (Status s = checkDtype(*tensor, input); !s)
+      return s;
+    size_t axes = tensor->shape.size() - input.shape.size();
+    if (!endsWith(tensor->shape, input.shape) || (axes != 2 && axes != 3))
+      return wrongShape(*tensor, expected);
+    bool batched = axes == 3;
+    if (!run.args.inputs.empty() && batched != run.batched)
+      return wrongShape(
+          *tensor,
+          expectedShape(run.batched
+                            ? std::initializer_list<const char *>{"B", "T", "H"}
+                            : std::initializer_list<const char *>{"T", "H"},
+                        input.shape) +
+              ", as '" + manifest.inputs[0].name + "' has" +
+              (run.batched ? " a batch axis" : " no batch axis"));
+    run.batched = batched;
+    Result<void *> data = values(*tensor, input.dtype);
+    if (!data)
+      return data.error();
+    const int64_t *shape = tensor->shape.data() + (batched ? 1 : 0);
+    run.args.inputs.push_back(
+        TensorView::dense(*data, input.dtype, batched ? tensor->shape[0] : 1,
+                          shape[0], shape[1], input.elements()));
+    return Status::ok();
+  }
+
+  Status readParam(const ManifestTensor &param) {
+    std::string expected = expectedShape({"H"}, param.shape);
+    const FileTensor *tensor = find(param.name);
+    if (!tensor)
+      return missing(param, expected);
+    if (Status s = checkDtype(*tensor, param); !s)
+      return s;
+    if (!endsWith(tensor->shape, param.shape) ||
+        tensor->shape.size() != param.shape.size() + 1)
+      return wrongShape(*tensor, expected);
+    Result<void *> data = values(*tensor, param.dtype);
+    if (!data)
+      return data.error();
+    run.args.params.push_back(TensorView::dense(
+        *data, param.dtype, 1, 1, tensor->shape[0], param.elements()));
+    return Status::ok();
+  }
+
+  Status readIndices(const char *name, IndexView &view) {
+    const FileTensor *tensor = find(name);
+    if (!tensor)
+      return Status::ok();
+    if (tensor->dtype != DType::I32 && tensor->dtype != DType::I64)
+      return Error{"",
+                   "tensor '" + tensor->name + "' has dtype " +
+                       tensor->dtypeName + ", expected I32 or I64",
+                   {}};
+    if (tensor->shape.size() != 1)
+      return wrongShape(*tensor, "one axis");
+    Result<void *> data = values(*tensor, *tensor->dtype);
+    if (!data)
+      return data.error();
+    view = {*data, *tensor->dtype, tensor->shape[0]};
+    return Status::ok();
+  }
+
+  /// All states or none: a layer with some of them zero is no layer.
+  Status readStates() {
+    const FileTensor *some = nullptr;
+    for (const ManifestTensor &state : manifest.states)
+      if (const FileTensor *tensor = find(state.name))
+        some = tensor;
+    if (!some && run.args.slots && !manifest.states.empty())
+      return missing(manifest.states[0],
+                     expectedShape({"P", "H"}, fileShape(manifest.states[0])) +
+                         ", the pool that 'slots' index");
+    for (const ManifestTensor &state : manifest.states) {
+      if (!some)
+        break;
+      std::vector<int64_t> shape = fileShape(state);
+      std::string expected =
+          expectedShape({run.args.slots ? "P" : "N", "H"}, shape);
+      const FileTensor *tensor = find(state.name);
+      if (!tensor)
+        return missing(state, expected + ", as '" + some->name + "' is given");
+      if (tensor->dtype != DType::F32 && tensor->dtype != DType::BF16)
+        return Error{"",
+                     "tensor '" + tensor->name + "' has dtype " +
+                         tensor->dtypeName + ", expected F32 or BF16",
+                     {}};
+      if (!endsWith(tensor->shape, shape) ||
+          tensor->shape.size() != shape.size() + 2)
+        return wrongShape(*tensor, expected);
+      Result<void *> data = values(*tensor, *tensor->dtype);
+      if (!data)
+        return data.error();
+      run.args.initialStates.push_back(stateView(
+          state, *data, *tensor->dtype, tensor->shape[0], tensor->shape[1]));
+    }
+    return Status::ok();
+  }
+
+  std::vector<int64_t> fileShape(const ManifestTensor &state) const {
+    std::vector<int64_t> shape = state.shape;
+    if (options.layout == StateLayout::VK)
+      std::reverse(shape.begin(), shape.end());
+    return shape;
+  }
+  TensorView stateView(const ManifestTensor &state, void *data, DType dtype,
+                       int64_t n, int64_t heads) const {
+    auto [rows, cols] = stateExtents(state, options.layout);
+    return TensorView::dense(data, dtype, n, heads, rows, cols);
+  }
+
+  Status allocateResults() {
+    const Problem &p = run.problem;
+    for (const ManifestTensor &output : manifest.outputs) {
+      TensorView view = TensorView::dense(nullptr, output.dtype, p.batch,
+                                          p.tokens, p.heads, output.elements());
+      if (Status s = allocateView(view); !s)
+        return s;
+      run.args.outputs.push_back(view);
+    }
+    for (size_t i = 0; i < manifest.states.size(); ++i) {
+      const ManifestTensor &state = manifest.states[i];
+      bool given = !run.args.initialStates.empty();
+      DType dtype = options.stateDtype.value_or(
+          given ? run.args.initialStates[i].dtype : DType::F32);
+      int64_t count = run.args.slots ? run.args.initialStates[i].shape[0]
+                                     : int64_t(p.sequences.size());
+      TensorView view = stateView(state, nullptr, dtype, count, p.heads);
+      if (Status s = allocateView(view); !s)
+        return s;
+      run.args.finalStates.push_back(view);
+      if (run.args.slots)
+        copyPool(run.args.initialStates[i], view);
+      if (options.snapshotEvery > 0) {
+        view = stateView(state, nullptr, dtype, p.snapshotCount, p.heads);
+        if (Status s = allocateView(view); !s)
+          return s;
+        run.args.snapshots.push_back(view);
+      }
+    }
+    return Status::ok();
+  }
+  Status allocateView(TensorView &view) {
+    int64_t count = 1;
+    for (int64_t extent : view.shape)
+      if (__builtin_mul_overflow(count, extent, &count))
+        count = std::numeric_limits<int64_t>::max();
+    Result<void *> data = allocate(count, view.dtype);
+    if (!data)
+      return data.error();
+    view.data = *data;
+    return Status::ok();
+  }
+  /// The slots that no sequence uses go through as they are.
+  static void copyPool(const TensorView &from, const TensorView &to) {
+    if (from.elements() != to.elements())
+      return; // checkProblem says what is wrong.
+    if (from.dtype == to.dtype)
+      std::memcpy(to.data, from.data,
+                  size_t(from.elements()) * byteSize(from.dtype));
+    else
+      for (size_t i = 0; i < size_t(from.elements()); ++i)
+        storeFromDouble(to.data, to.dtype, i,
+                        loadAsDouble(from.data, from.dtype, i));
+  }
+
+  void warnAboutOthers() {
+    for (const FileTensor &tensor : file.tensors())
+      if (!known.count(tensor.name) && !tensor.name.starts_with("expected."))
+        run.warnings.push_back("tensor '" + tensor.name +
+                               "' is not used: layer '" + manifest.layer +
+                               "' declares no such input");
+  }
+
+  const Manifest &manifest;
+  const SafetensorsFile &file;
+  const LayerOptions &options;
+  LayerRun &run;
+  std::set<std::string> known;
+};
+
+} // namespace
+
+Result<LayerRun> openLayerRun(const Manifest &manifest,
+                              const SafetensorsFile &file,
+                              const LayerOptions &options) {
+  LayerRun run;
+  if (Status status = Reader(manifest, file, options, run).read(); !status) {
+    Error error = status.error();
+    error.where = file.path();
+    return error;
+  }
+  return run;
+}
+
+LayerResult layerResult(const Manifest &manifest, const LayerRun &run) {
+  LayerResult result;
+  const Problem &p = run.problem;
+  for (size_t i = 0; i < manifest.outputs.size(); ++i) {
+    std::vector<int64_t> shape;
+    if (run.batched)
+      shape.push_back(p.batch);
+    shape.insert(shape.end(), {p.tokens, p.heads});
+    shape.insert(shape.end(), manifest.outputs[i].shape.begin(),
+                 manifest.outputs[i].shape.end());
+    result.tensors.push_back({manifest.outputs[i].name,
+                              manifest.outputs[i].dtype, std::move(shape),
+                              run.args.outputs[i].data});
+  }
+  auto addState = [&](const ManifestTensor &state, const TensorView &view,
+                      const std::string &name) {
+    std::vector<int64_t> shape{view.shape[0], view.shape[1]};
+    std::vector<int64_t> own = state.shape;
+    if (run.args.layout == StateLayout::VK)
+      std::reverse(own.begin(), own.end());
+    shape.insert(shape.end(), own.begin(), own.end());
+    result.tensors.push_back({name, view.dtype, std::move(shape), view.data});
+  };
+  for (size_t i = 0; i < manifest.states.size(); ++i)
+    addState(manifest.states[i], run.args.finalStates[i],
+             manifest.states[i].name);
+  if (run.args.snapshotEvery == 0)
+    return result;
+  for (size_t i = 0; i < manifest.states.size(); ++i)
+    addState(manifest.states[i], run.args.snapshots[i],
+             manifest.states[i].name + ".every");
+  for (const Sequence &sequence : p.sequences)
+    result.snapshotOffsets.push_back(sequence.snapshot);
+  result.snapshotOffsets.push_back(p.snapshotCount);
+  result.tensors.push_back({"every.cu_seqlens",
+                            DType::I64,
+                            {int64_t(result.snapshotOffsets.size())},
+                            result.snapshotOffsets.data()});
+  return result;
+}
+
+} // namespace plum::runtime

@@ -1,0 +1,265 @@
+//===- Manifest.cpp - Reader and writer of manifest.json ------------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Manifest.h"
+
+#include "plum/ABI/KernelABI.h"
+#include "runtime/Json.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+namespace plum::runtime {
+
+int64_t ManifestTensor::elements() const {
+  int64_t product = 1;
+  for (int64_t extent : shape)
+    product *= extent;
+  return product;
+}
+
+std::string_view name(KernelForm form) {
+  return form == KernelForm::Step ? "step" : "chunk";
+}
+
+namespace {
+
+/// No dimension of a layer comes near; keeps products in range.
+constexpr int64_t maxExtent = 1 << 20;
+
+bool isIdentifier(const std::string &text) {
+  auto good = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
+  return !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0])) &&
+         std::all_of(text.begin(), text.end(), good);
+}
+
+std::string identifier(const JsonValue &value) {
+  std::string text = value.string();
+  if (!isIdentifier(text))
+    value.error("is '" + text + "', expected a name");
+  return text;
+}
+
+/// A file of the bundle: a bundle never points outside of itself.
+std::string plainFile(const JsonValue &value) {
+  std::string text = value.string();
+  if (text.empty() || text == "." || text == ".." ||
+      text.find('/') != std::string::npos || text.find('\0') != text.npos)
+    value.error("is '" + text + "', expected a plain file name");
+  return text;
+}
+
+DType storageType(const JsonValue &value) {
+  std::string text = value.string();
+  std::optional<DType> type = parseDType(text);
+  if (!type || *type == DType::I32 || *type == DType::I64) {
+    value.error("is '" + text + "', expected f32, f16 or bf16");
+    return DType::F32;
+  }
+  return *type;
+}
+
+ManifestTensor readTensor(const JsonValue &value) {
+  ManifestTensor tensor;
+  tensor.name = identifier(value.field("name"));
+  value.field("shape").array([&](const JsonValue &extent) {
+    tensor.shape.push_back(extent.integer(1, maxExtent));
+  });
+  if (tensor.shape.size() > 2)
+    value.field("shape").error("has " + std::to_string(tensor.shape.size()) +
+                               " axes, expected at most 2");
+  tensor.dtype = storageType(value.field("dtype"));
+  tensor.declared = storageType(value.field("declared"));
+  return tensor;
+}
+
+ManifestMatmul readMatmul(const JsonValue &value) {
+  ManifestMatmul matmul;
+  matmul.what = value.field("what").string();
+  matmul.m = value.field("m").integer(1, maxExtent);
+  matmul.n = value.field("n").integer(1, maxExtent);
+  matmul.k = value.field("k").integer(1, maxExtent);
+  matmul.count = value.field("count").integer(1, maxExtent);
+  return matmul;
+}
+
+ManifestKernel readKernel(const JsonValue &value) {
+  ManifestKernel kernel;
+  JsonValue form = value.field("form");
+  std::string formName = form.string();
+  if (formName == "chunk") {
+    kernel.form = KernelForm::Chunk;
+    kernel.chunk = value.field("chunk").integer(1, maxExtent);
+  } else if (formName != "step")
+    form.error("is '" + formName + "', expected step or chunk");
+  else if (JsonValue chunk = value.optional("chunk"); chunk.exists())
+    kernel.chunk = chunk.integer(1, 1);
+  kernel.symbol = identifier(value.field("symbol"));
+  kernel.workspaceBytes = value.field("workspace_bytes").integer(0, 1ll << 40);
+  if (JsonValue flops = value.optional("flops_per_chunk"); flops.exists())
+    kernel.flopsPerChunk = flops.integer(0);
+  if (JsonValue matmuls = value.optional("matmuls"); matmuls.exists())
+    matmuls.array([&](const JsonValue &matmul) {
+      kernel.matmuls.push_back(readMatmul(matmul));
+    });
+  return kernel;
+}
+
+void readHeader(const JsonValue &root, Manifest &manifest) {
+  manifest.abi = root.field("abi").integer(0, 1 << 30);
+  if (root.field("abi").exists() && manifest.abi != PLUM_KERNEL_ABI)
+    root.field("abi").error(
+        "is " + std::to_string(manifest.abi) + ", this runtime runs " +
+        std::to_string(PLUM_KERNEL_ABI) + ": compile the layer again");
+  manifest.plum = root.field("plum").string();
+  manifest.llvm = root.field("llvm").string();
+  manifest.layer = identifier(root.field("layer"));
+  manifest.target = root.field("target").string();
+  manifest.cpu = root.field("cpu").string();
+  if (JsonValue features = root.optional("features"); features.exists())
+    features.array([&](const JsonValue &feature) {
+      manifest.features.push_back(feature.string());
+    });
+  manifest.precision = root.field("precision").string();
+  if (manifest.precision != "default" && manifest.precision != "robust" &&
+      manifest.precision != "f32")
+    root.field("precision")
+        .error("is '" + manifest.precision +
+               "', expected default, robust or f32");
+  root.field("dims").object([&](const std::string &name, const JsonValue &dim) {
+    manifest.dims.emplace_back(name, dim.integer(1, maxExtent));
+  });
+  manifest.object = plainFile(root.field("object"));
+  manifest.source = plainFile(root.field("source"));
+}
+
+void readTensors(const JsonValue &root, Manifest &manifest) {
+  std::set<std::string> names;
+  auto list = [&](const char *key, std::vector<ManifestTensor> &tensors) {
+    root.field(key).array([&](const JsonValue &value) {
+      tensors.push_back(readTensor(value));
+      if (!names.insert(tensors.back().name).second)
+        value.error("is a second tensor named '" + tensors.back().name + "'");
+    });
+  };
+  list("params", manifest.params);
+  list("inputs", manifest.inputs);
+  list("states", manifest.states);
+  list("outputs", manifest.outputs);
+  if (JsonValue decays = root.optional("log_decays"); decays.exists())
+    decays.array([&](const JsonValue &value) {
+      std::string name = value.string();
+      auto named = [&](const ManifestTensor &t) { return t.name == name; };
+      if (std::none_of(manifest.inputs.begin(), manifest.inputs.end(), named) &&
+          std::none_of(manifest.params.begin(), manifest.params.end(), named))
+        value.error("is '" + name + "', which is no input or param");
+      manifest.logDecays.push_back(name);
+    });
+}
+
+void readKernels(const JsonValue &root, Manifest &manifest) {
+  JsonValue kernels = root.field("kernels");
+  kernels.array([&](const JsonValue &value) {
+    ManifestKernel kernel = readKernel(value);
+    for (const ManifestKernel &other : manifest.kernels)
+      if (other.form == kernel.form && other.chunk == kernel.chunk)
+        value.error("is a second kernel of form " +
+                    std::string(name(kernel.form)) + ", chunk " +
+                    std::to_string(kernel.chunk));
+    manifest.kernels.push_back(std::move(kernel));
+  });
+  if (manifest.kernels.empty())
+    kernels.error("is empty, expected at least one kernel");
+}
+
+Json tensorList(const std::vector<ManifestTensor> &tensors) {
+  Json list = Json::array();
+  for (const ManifestTensor &tensor : tensors)
+    list.push_back({{"name", tensor.name},
+                    {"shape", tensor.shape},
+                    {"dtype", std::string(name(tensor.dtype))},
+                    {"declared", std::string(name(tensor.declared))}});
+  return list;
+}
+
+Json kernelObject(const ManifestKernel &kernel) {
+  Json object = {{"form", std::string(name(kernel.form))}};
+  if (kernel.form == KernelForm::Chunk)
+    object["chunk"] = kernel.chunk;
+  object["symbol"] = kernel.symbol;
+  object["workspace_bytes"] = kernel.workspaceBytes;
+  object["flops_per_chunk"] = kernel.flopsPerChunk;
+  object["matmuls"] = Json::array();
+  for (const ManifestMatmul &matmul : kernel.matmuls)
+    object["matmuls"].push_back({{"what", matmul.what},
+                                 {"m", matmul.m},
+                                 {"n", matmul.n},
+                                 {"k", matmul.k},
+                                 {"count", matmul.count}});
+  return object;
+}
+
+} // namespace
+
+Result<Manifest> parseManifest(std::string_view text,
+                               const std::string &where) {
+  Result<Json> json = parseJson(text, where);
+  if (!json)
+    return json.error();
+  if (!json->is_object())
+    return Error{where, "is not a JSON object", {}};
+  JsonErrors errors(where);
+  JsonValue root(&*json, "", errors);
+  Manifest manifest;
+  readHeader(root, manifest);
+  readTensors(root, manifest);
+  readKernels(root, manifest);
+  if (errors.any())
+    return errors.take();
+  return manifest;
+}
+
+Result<Manifest> readManifest(const std::string &directory) {
+  std::string path = directory + "/manifest.json";
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return Error{directory, "is not a bundle: it has no manifest.json", {}};
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad())
+    return Error{path, "cannot be read", {}};
+  return parseManifest(text, path);
+}
+
+std::string writeManifest(const Manifest &manifest) {
+  Json dims = Json::object();
+  for (const auto &[name, value] : manifest.dims)
+    dims[name] = value;
+  Json root = {{"abi", manifest.abi},
+               {"plum", manifest.plum},
+               {"llvm", manifest.llvm},
+               {"layer", manifest.layer},
+               {"target", manifest.target},
+               {"cpu", manifest.cpu},
+               {"features", manifest.features},
+               {"precision", manifest.precision},
+               {"dims", std::move(dims)},
+               {"params", tensorList(manifest.params)},
+               {"inputs", tensorList(manifest.inputs)},
+               {"states", tensorList(manifest.states)},
+               {"outputs", tensorList(manifest.outputs)},
+               {"log_decays", manifest.logDecays},
+               {"object", manifest.object},
+               {"source", manifest.source},
+               {"kernels", Json::array()}};
+  for (const ManifestKernel &kernel : manifest.kernels)
+    root["kernels"].push_back(kernelObject(kernel));
+  return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+} // namespace plum::runtime

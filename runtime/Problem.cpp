@@ -1,0 +1,343 @@
+//===- Problem.cpp - Check the tensors of a run ---------------------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Problem.h"
+
+#include <algorithm>
+
+namespace plum::runtime {
+
+TensorView TensorView::dense(void *data, DType dtype, int64_t a, int64_t b,
+                             int64_t c, int64_t d) {
+  // Unsigned: strides of an empty tensor may wrap, nobody follows them.
+  uint64_t row = uint64_t(c) * uint64_t(d), plane = uint64_t(b) * row;
+  return {data, dtype, {a, b, c, d}, {int64_t(plane), int64_t(row), d, 1}};
+}
+
+int64_t Problem::activeTokens() const {
+  int64_t sum = 0;
+  for (const Sequence &sequence : sequences)
+    sum += sequence.slot < 0 ? 0 : sequence.length;
+  return sum;
+}
+
+namespace {
+
+std::string text(int64_t number) { return std::to_string(number); }
+std::string quoted(const std::string &name) { return "'" + name + "'"; }
+
+Error wrong(const std::string &tensor, const std::string &what, int64_t got,
+            const std::string &expected) {
+  return {"",
+          "tensor " + quoted(tensor) + " has " + what + " " + text(got) +
+              ", expected " + expected,
+          {}};
+}
+
+/// As many views as tensors are declared; `optional` allows none at all.
+Status checkCount(const char *what, size_t got, size_t expected,
+                  bool optional = false) {
+  if (got == expected || (optional && got == 0))
+    return Status::ok();
+  return Error{"",
+               "got " + text(int64_t(got)) + " " + what + ", expected " +
+                   text(int64_t(expected)),
+               {}};
+}
+
+/// B and T, which all inputs must share; H, which is the largest.
+Status findSizes(const Manifest &manifest, const RunArgs &args,
+                 Problem &problem) {
+  const auto &views = args.inputs.empty() ? args.outputs : args.inputs;
+  const auto &tensors =
+      args.inputs.empty() ? manifest.outputs : manifest.inputs;
+  if (!views.empty()) {
+    problem.batch = views[0].shape[0];
+    problem.tokens = views[0].shape[1];
+  }
+  for (size_t i = 0; i < views.size(); ++i) {
+    const char *axes[] = {"B =", "T ="};
+    const int64_t expected[] = {problem.batch, problem.tokens};
+    for (int axis = 0; axis < 2; ++axis)
+      if (views[i].shape[axis] != expected[axis]) {
+        Error error = wrong(tensors[i].name, axes[axis], views[i].shape[axis],
+                            text(expected[axis]));
+        error.notes.push_back(std::string(axes[axis]) + " " +
+                              text(expected[axis]) + " comes from " +
+                              quoted(tensors[0].name));
+        return error;
+      }
+  }
+  const std::string *from = nullptr;
+  auto widen = [&](const std::vector<TensorView> &list,
+                   const std::vector<ManifestTensor> &names, int axis) {
+    for (size_t i = 0; i < list.size(); ++i)
+      if (!from || list[i].shape[axis] > problem.heads) {
+        problem.heads = list[i].shape[axis];
+        from = &names[i].name;
+      }
+  };
+  widen(args.inputs, manifest.inputs, 2);
+  widen(args.params, manifest.params, 2);
+  widen(args.initialStates, manifest.states, 1);
+  if (problem.heads < 1)
+    return wrong(from ? *from : manifest.layer, "H =", problem.heads,
+                 "at least 1");
+  for (size_t i = 0; i < args.inputs.size(); ++i) {
+    int64_t heads = args.inputs[i].shape[2];
+    if (heads < 1 || problem.heads % heads != 0) {
+      Error error = wrong(manifest.inputs[i].name, "H =", heads,
+                          "a divisor of " + text(problem.heads));
+      error.notes.push_back("H = " + text(problem.heads) + " comes from " +
+                            quoted(*from));
+      return error;
+    }
+    problem.group.push_back(problem.heads / heads);
+  }
+  return Status::ok();
+}
+
+Status checkIndices(const IndexView &view, const char *name) {
+  if (view.dtype != DType::I32 && view.dtype != DType::I64)
+    return Error{"",
+                 "tensor " + quoted(name) + " has dtype " +
+                     std::string(plum::name(view.dtype)) +
+                     ", expected i32 or i64",
+                 {}};
+  return Status::ok();
+}
+
+Status cutPacked(const IndexView &cu, Problem &problem) {
+  if (Status status = checkIndices(cu, "cu_seqlens"); !status)
+    return status;
+  auto bad = [&](int64_t i, const std::string &expected) {
+    return Error{"",
+                 "'cu_seqlens[" + text(i) + "]' is " + text(cu[i]) +
+                     ", expected " + expected,
+                 {}};
+  };
+  if (problem.batch != 1)
+    return Error{"",
+                 "'cu_seqlens' packs sequences along T, but the inputs have "
+                 "B = " +
+                     text(problem.batch) + ", expected 1",
+                 {}};
+  if (cu.count < 1)
+    return Error{"", "'cu_seqlens' is empty, expected N + 1 values", {}};
+  if (cu[0] != 0)
+    return bad(0, "0");
+  for (int64_t n = 0; n + 1 < cu.count; ++n) {
+    if (cu[n + 1] < cu[n])
+      return bad(n + 1, "at least " + text(cu[n]) + ", the value before it");
+    if (cu[n + 1] > problem.tokens)
+      return bad(n + 1, "at most T = " + text(problem.tokens));
+    problem.sequences.push_back({0, cu[n], cu[n + 1] - cu[n], n, 0});
+  }
+  return Status::ok();
+}
+
+Status assignSlots(const RunArgs &args, Problem &problem) {
+  const IndexView &slots = args.slots;
+  if (Status status = checkIndices(slots, "slots"); !status)
+    return status;
+  if (slots.count != int64_t(problem.sequences.size()))
+    return wrong("slots", "length", slots.count,
+                 text(int64_t(problem.sequences.size())) +
+                     ", one for each sequence");
+  const auto &states =
+      args.initialStates.empty() ? args.finalStates : args.initialStates;
+  if (states.empty())
+    return Error{"", "'slots' index a pool of states, but there are none", {}};
+  std::vector<std::pair<int64_t, int64_t>> used;
+  for (int64_t n = 0; n < slots.count; ++n) {
+    int64_t slot = slots[n], pool = states[0].shape[0];
+    if (slot < -1 || slot >= pool)
+      return Error{"",
+                   "'slots[" + text(n) + "]' is " + text(slot) +
+                       ", expected -1 or a slot below " + text(pool),
+                   {}};
+    problem.sequences[size_t(n)].slot = slot;
+    if (slot >= 0)
+      used.emplace_back(slot, n);
+  }
+  std::sort(used.begin(), used.end());
+  for (size_t i = 1; i < used.size(); ++i)
+    if (used[i].first == used[i - 1].first)
+      return Error{"",
+                   "'slots[" + text(used[i].second) + "]' is " +
+                       text(used[i].first) + " as 'slots[" +
+                       text(used[i - 1].second) +
+                       "]' already is; sequences cannot share a state",
+                   {}};
+  return Status::ok();
+}
+
+/// Checks dtype (`also` is a second one allowed), axes and addresses.
+Status checkView(const TensorView &view, const std::string &name, DType dtype,
+                 std::optional<DType> also, const int64_t (&expected)[4],
+                 bool contiguousRow) {
+  if (view.dtype != dtype && view.dtype != also)
+    return Error{"",
+                 "tensor " + quoted(name) + " has dtype " +
+                     std::string(plum::name(view.dtype)) + ", expected " +
+                     std::string(plum::name(dtype)) +
+                     (also ? " or " + std::string(plum::name(*also)) : ""),
+                 {}};
+  auto shape = [](const int64_t (&s)[4]) {
+    return "[" + text(s[0]) + "," + text(s[1]) + "," + text(s[2]) + "," +
+           text(s[3]) + "]";
+  };
+  if (!std::equal(expected, expected + 4, view.shape))
+    return Error{"",
+                 "tensor " + quoted(name) + " has shape " + shape(view.shape) +
+                     ", expected " + shape(expected),
+                 {}};
+  if (view.elements() == 0)
+    return Status::ok();
+  if (!view.data)
+    return Error{"", "tensor " + quoted(name) + " has no data", {}};
+  if (reinterpret_cast<uintptr_t>(view.data) % byteSize(view.dtype) != 0)
+    return Error{"",
+                 "tensor " + quoted(name) +
+                     " is not aligned to its element size",
+                 {}};
+  if (contiguousRow && view.shape[3] > 1 && view.stride[3] != 1)
+    return wrong(name, "stride", view.stride[3],
+                 "1 along its last axis: the values of one token and head "
+                 "must be contiguous");
+  return Status::ok();
+}
+
+Status checkStates(const Manifest &manifest, const RunArgs &args,
+                   const Problem &problem, const std::vector<TensorView> &views,
+                   const char *what, std::optional<int64_t> count) {
+  if (Status s = checkCount(what, views.size(), manifest.states.size(), true);
+      !s)
+    return s;
+  for (size_t i = 0; i < views.size(); ++i) {
+    auto [rows, cols] = stateExtents(manifest.states[i], args.layout);
+    // A pool has as many slots as it has; all states share them.
+    int64_t expected[] = {count ? *count : views[0].shape[0], problem.heads,
+                          rows, cols};
+    if (Status s = checkView(views[i], manifest.states[i].name, DType::F32,
+                             DType::BF16, expected, false);
+        !s)
+      return s;
+    for (const Sequence &sequence : problem.sequences)
+      if (!count && sequence.slot >= views[i].shape[0])
+        return wrong(manifest.states[i].name, "slots:", views[i].shape[0],
+                     "more than " + text(sequence.slot));
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+std::pair<int64_t, int64_t> stateExtents(const ManifestTensor &state,
+                                         StateLayout layout) {
+  if (state.shape.size() < 2)
+    return {1, state.elements()};
+  if (layout == StateLayout::VK)
+    return {state.shape[1], state.shape[0]};
+  return {state.shape[0], state.shape[1]};
+}
+
+Result<Problem> planProblem(const Manifest &manifest, const RunArgs &args) {
+  Problem problem;
+  if (Status s =
+          checkCount("inputs", args.inputs.size(), manifest.inputs.size());
+      !s)
+    return s.error();
+  if (Status s =
+          checkCount("params", args.params.size(), manifest.params.size());
+      !s)
+    return s.error();
+  if (Status s = checkCount("initial states", args.initialStates.size(),
+                            manifest.states.size(), true);
+      !s)
+    return s.error();
+  if (Status s = findSizes(manifest, args, problem); !s)
+    return s.error();
+  if (problem.batch < 0 || problem.tokens < 0)
+    return Error{"", "a size is negative", {}};
+  if (args.cuSeqlens) {
+    if (Status s = cutPacked(args.cuSeqlens, problem); !s)
+      return s.error();
+  } else {
+    for (int64_t b = 0; b < problem.batch; ++b)
+      problem.sequences.push_back({b, 0, problem.tokens, b, 0});
+  }
+  if (args.slots)
+    if (Status s = assignSlots(args, problem); !s)
+      return s.error();
+  if (args.snapshotEvery < 0)
+    return Error{"",
+                 "snapshots every " + text(args.snapshotEvery) +
+                     " tokens, expected at least 1",
+                 {}};
+  for (Sequence &sequence : problem.sequences) {
+    sequence.snapshot = problem.snapshotCount;
+    if (args.snapshotEvery > 0 && sequence.slot >= 0)
+      problem.snapshotCount += sequence.length / args.snapshotEvery;
+  }
+  return problem;
+}
+
+Result<Problem> checkProblem(const Manifest &manifest, const RunArgs &args) {
+  Result<Problem> planned = planProblem(manifest, args);
+  if (!planned)
+    return planned;
+  const Problem &p = *planned;
+  if (Status s =
+          checkCount("outputs", args.outputs.size(), manifest.outputs.size());
+      !s)
+    return s.error();
+  for (size_t i = 0; i < args.inputs.size(); ++i) {
+    const ManifestTensor &tensor = manifest.inputs[i];
+    int64_t expected[] = {p.batch, p.tokens, p.heads / p.group[i],
+                          tensor.elements()};
+    if (Status s = checkView(args.inputs[i], tensor.name, tensor.dtype, {},
+                             expected, true);
+        !s)
+      return s.error();
+  }
+  for (size_t i = 0; i < args.params.size(); ++i) {
+    const ManifestTensor &tensor = manifest.params[i];
+    int64_t expected[] = {1, 1, p.heads, tensor.elements()};
+    if (Status s = checkView(args.params[i], tensor.name, tensor.dtype, {},
+                             expected, true);
+        !s)
+      return s.error();
+  }
+  for (size_t i = 0; i < args.outputs.size(); ++i) {
+    const ManifestTensor &tensor = manifest.outputs[i];
+    int64_t expected[] = {p.batch, p.tokens, p.heads, tensor.elements()};
+    if (Status s = checkView(args.outputs[i], tensor.name, tensor.dtype, {},
+                             expected, true);
+        !s)
+      return s.error();
+  }
+  std::optional<int64_t> count;
+  if (!args.slots)
+    count = int64_t(p.sequences.size());
+  if (Status s = checkStates(manifest, args, p, args.initialStates,
+                             "initial states", count);
+      !s)
+    return s.error();
+  if (Status s = checkStates(manifest, args, p, args.finalStates,
+                             "final states", count);
+      !s)
+    return s.error();
+  if (args.snapshotEvery > 0)
+    if (Status s = checkStates(manifest, args, p, args.snapshots, "snapshots",
+                               p.snapshotCount);
+        !s)
+      return s.error();
+  return planned;
+}
+
+} // namespace plum::runtime

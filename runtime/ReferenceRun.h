@@ -1,0 +1,66 @@
+//===- ReferenceRun.h - The truth about a run -------------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A bundle carries the spec it was compiled from. This runs that spec, token by
+// token in float64, on the very tensors that a kernel gets: the same rounded
+// inputs, the same sequences, heads and slots.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_RUNTIME_REFERENCERUN_H
+#define PLUM_RUNTIME_REFERENCERUN_H
+
+#include "runtime/Bundle.h"
+#include "runtime/Problem.h"
+#include "runtime/ThreadPool.h"
+
+#include <atomic>
+#include <memory>
+#include <span>
+
+namespace plum::frontend {
+struct Layer;
+}
+
+namespace plum::runtime {
+
+/// For each sequence that is not padding, in order: unrounded results.
+struct ReferenceSequence {
+  Sequence sequence;
+  std::vector<std::vector<double>> outputs; ///< Each [length, H, d].
+  std::vector<std::vector<double>> states;  ///< Each [H, K, V], at the end.
+};
+
+class Reference {
+public:
+  /// Parses the bundle's spec with its dims and compares the signature with
+  /// the manifest's.
+  static Result<Reference> load(const Bundle &bundle);
+  Reference(Reference &&) noexcept;
+  ~Reference();
+
+  /// Reads inputs, params, initial states, cu_seqlens and slots of `args`.
+  std::vector<ReferenceSequence>
+  run(const RunArgs &args, const Problem &problem, ThreadPool &pool,
+      std::atomic<int64_t> *progress = nullptr) const;
+
+private:
+  Reference();
+  struct Spec;
+  std::unique_ptr<Spec> spec;
+  const Manifest *manifest = nullptr;
+};
+
+/// The rows of `sequence` in a view [B, T, H, d], as doubles [length, H, d].
+std::vector<double> sequenceRows(const TensorView &view,
+                                 const Sequence &sequence);
+/// The state of a sequence, as doubles [H, K, V].
+std::vector<double> sequenceState(const ManifestTensor &state,
+                                  StateLayout layout, const TensorView &view,
+                                  int64_t slot);
+
+} // namespace plum::runtime
+
+#endif // PLUM_RUNTIME_REFERENCERUN_H

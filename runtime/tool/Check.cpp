@@ -1,0 +1,314 @@
+//===- Check.cpp - plum-run check: kernels against the recurrence ---------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Every kernel of a bundle against the float64 recurrence of the bundle's own
+// spec, on the same rounded inputs. Sequences are measured one by one and the
+// worst counts, so that a short one cannot hide behind a long one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Errors.h"
+#include "runtime/Inputs.h"
+#include "runtime/LayerIO.h"
+#include "runtime/ReferenceRun.h"
+#include "runtime/tool/Common.h"
+
+#include <fmt/format.h>
+
+namespace plum::runtime::tool {
+
+namespace {
+
+constexpr const char *footer =
+    R"(Compares each kernel of the bundle (or those that --form and --chunk name) with
+the float64 recurrence of the bundle's spec and prints, for each output,
+  R = rms(x - ref) / rms(ref)
+  W = the worst R of one head over 16 tokens (rms(ref) at least 5 % of the whole)
+  M = max|x - ref| / max|ref|
+and R for each final state; the worst sequence counts. Limits for 16-bit
+tensors: R 5e-3, W 1e-2, M 2e-2, states 5e-3; where all is f32: 1e-5, 2e-5,
+4e-5, 1e-5. Tensors used as a log decay as they stand must be <= 0.
+
+With --in, tensors expected.NAME of the file are compared as well. Without it
+the inputs are random: N(0, 1), rows of norm 1 for q and k, sigmoid(N) for
+beta, -softplus(N) for log decays.)";
+
+/// One line of the table.
+struct Row {
+  std::string kernel, tensor;
+  ErrorMeasures errors;
+  bool state, pass;
+};
+
+class Check {
+public:
+  Check(const Bundle &bundle, RunArgs &args, const Problem &problem,
+        const SafetensorsFile *file, const std::string &where)
+      : bundle(bundle), manifest(bundle.manifest()), args(args),
+        problem(problem), file(file), where(where), executor(bundle) {}
+
+  /// The first value > 0 of each log decay; true when there is none.
+  bool decaysHold() const {
+    bool hold = true;
+    auto look = [&](const ManifestTensor &tensor, const TensorView &view,
+                    bool isParam) {
+      for (const std::string &name : manifest.logDecays)
+        if (name == tensor.name && !decayHolds(tensor, view, isParam))
+          hold = false;
+    };
+    for (size_t i = 0; i < manifest.inputs.size(); ++i)
+      look(manifest.inputs[i], args.inputs[i], false);
+    for (size_t i = 0; i < manifest.params.size(); ++i)
+      look(manifest.params[i], args.params[i], true);
+    return hold;
+  }
+
+  Status run(const Choice &choice) {
+    Result<Reference> reference = Reference::load(bundle);
+    if (!reference)
+      return reference.error();
+    {
+      Progress progress("reference",
+                        int64_t(problem.sequences.size()) * problem.heads);
+      truth = reference->run(args, problem, executor.threads(), &progress.done);
+    }
+    keepPool();
+    for (const Kernel &kernel : bundle.kernels()) {
+      RunOptions options = choice.options();
+      bool step = kernel.info->form == KernelForm::Step;
+      if ((step && options.form == Form::Chunk) ||
+          (!step && options.form == Form::Step) ||
+          (options.chunk != 0 && kernel.info->chunk != options.chunk))
+        continue;
+      options.form = step ? Form::Step : Form::Chunk;
+      options.chunk = step ? 0 : kernel.info->chunk;
+      std::string name =
+          step ? "step" : fmt::format("chunk {}", kernel.info->chunk);
+      Progress progress(name,
+                        int64_t(problem.sequences.size()) * problem.heads);
+      options.progress = &progress.done;
+      poison();
+      if (Status status = executor.run(args, options); !status)
+        return status;
+      compare(name);
+    }
+    return Status::ok();
+  }
+
+  /// Prints the table; true when all passes.
+  bool report() const {
+    bool pass = true;
+    fmt::print("{:<10} {:<10} {:>9} {:>9} {:>9}  {}\n", "kernel", "tensor", "R",
+               "W", "M", "result");
+    for (const Row &row : rows) {
+      pass &= row.pass;
+      std::string result = row.pass ? "pass" : "FAIL";
+      if (row.errors.nonFinite > 0)
+        result += fmt::format(", {} values not finite", row.errors.nonFinite);
+      auto number = [](double x) { return fmt::format("{:.2e}", x); };
+      fmt::print("{:<10} {:<10} {:>9} {:>9} {:>9}  {}\n", row.kernel,
+                 row.tensor, number(row.errors.r),
+                 row.state ? "" : number(row.errors.w),
+                 row.state ? "" : number(row.errors.m), result);
+    }
+    return pass;
+  }
+
+private:
+  bool decayHolds(const ManifestTensor &tensor, const TensorView &view,
+                  bool isParam) const {
+    for (const Sequence &sequence : problem.sequences) {
+      if (sequence.slot < 0)
+        continue;
+      int64_t begin = isParam ? 0 : sequence.begin;
+      int64_t end = isParam ? 1 : sequence.begin + sequence.length;
+      for (int64_t t = begin; t < end; ++t)
+        for (int64_t h = 0; h < view.shape[2]; ++h)
+          for (int64_t c = 0; c < view.shape[3]; ++c) {
+            int64_t b = isParam ? 0 : sequence.batch;
+            double value =
+                loadAsDouble(view.at(b, t, h), view.dtype, size_t(c));
+            if (value <= 0) // Not so for NaN.
+              continue;
+            std::string place = isParam
+                                    ? fmt::format("[{},{}]", h, c)
+                                    : fmt::format("[{},{},{},{}]", b, t, h, c);
+            fail({where,
+                  fmt::format("'{}{}' is {}, expected at most 0", tensor.name,
+                              place, value),
+                  {"'" + tensor.name + "' is a log decay" +
+                   (isParam ? ", [H,d]" : "; its axes are [B,T,H,d]")}});
+            return false;
+          }
+    }
+    return true;
+  }
+
+  /// Initial states stay as they were in the file, whatever runs.
+  void keepPool() {
+    for (const TensorView &view : args.finalStates) {
+      size_t bytes = size_t(view.elements()) * byteSize(view.dtype);
+      std::string &copy = pools.emplace_back();
+      if (args.slots)
+        copy.assign(static_cast<const char *>(view.data), bytes);
+      else
+        copy.assign(bytes, '\xff'); // NaN, also in bf16.
+    }
+  }
+  /// A value that a kernel fails to write shows as NaN.
+  void poison() {
+    for (const TensorView &view : args.outputs)
+      std::memset(view.data, 0xff,
+                  size_t(view.elements()) * byteSize(view.dtype));
+    for (size_t i = 0; i < args.finalStates.size(); ++i)
+      std::memcpy(args.finalStates[i].data, pools[i].data(), pools[i].size());
+  }
+
+  void compare(const std::string &kernel) {
+    ErrorLimits limits = standardLimits(manifest);
+    for (size_t i = 0; i < manifest.outputs.size(); ++i) {
+      const ManifestTensor &output = manifest.outputs[i];
+      ErrorMeasures exact, expected;
+      std::optional<std::vector<double>> values =
+          expectedValues(output.name, args.outputs[i].elements());
+      for (const ReferenceSequence &sequence : truth) {
+        std::vector<double> x =
+            sequenceRows(args.outputs[i], sequence.sequence);
+        exact.merge(measure(x, sequence.outputs[i], sequence.sequence.length,
+                            problem.heads, output.elements()));
+        if (!values)
+          continue;
+        size_t row = size_t(problem.heads * output.elements());
+        size_t begin = size_t(sequence.sequence.batch * problem.tokens +
+                              sequence.sequence.begin);
+        expected.merge(measure(
+            x, std::span(*values).subspan(begin * row, x.size()),
+            sequence.sequence.length, problem.heads, output.elements()));
+      }
+      rows.push_back(
+          {kernel, output.name, exact, false, passes(exact, limits)});
+      if (values)
+        rows.push_back({kernel, "expected." + output.name, expected, false,
+                        passes(expected, limits)});
+    }
+    for (size_t i = 0; i < manifest.states.size(); ++i)
+      compareState(kernel, i, limits);
+  }
+
+  void compareState(const std::string &kernel, size_t i,
+                    const ErrorLimits &limits) {
+    const ManifestTensor &state = manifest.states[i];
+    const TensorView &view = args.finalStates[i];
+    ErrorMeasures exact, expected;
+    std::optional<std::vector<double>> values =
+        expectedValues(state.name, view.elements());
+    for (const ReferenceSequence &sequence : truth) {
+      int64_t slot = sequence.sequence.slot;
+      std::vector<double> x = sequenceState(state, args.layout, view, slot);
+      exact.merge(measure(x, sequence.states[i]));
+      if (values)
+        expected.merge(measure(
+            x, std::span(*values).subspan(size_t(slot) * x.size(), x.size())));
+    }
+    rows.push_back(
+        {kernel, state.name, exact, true, passesState(exact, limits)});
+    if (values)
+      rows.push_back({kernel, "expected." + state.name, expected, true,
+                      passesState(expected, limits)});
+  }
+
+  /// Tensor expected.`name` of the file when it has as many values.
+  std::optional<std::vector<double>> expectedValues(const std::string &name,
+                                                    int64_t elements) const {
+    const FileTensor *tensor = file ? file->find("expected." + name) : nullptr;
+    if (!tensor || tensor->elements() != elements)
+      return std::nullopt;
+    return loadDoubles(*tensor);
+  }
+
+  const Bundle &bundle;
+  const Manifest &manifest;
+  RunArgs &args;
+  const Problem &problem;
+  const SafetensorsFile *file;
+  const std::string &where;
+  Executor executor;
+  std::vector<ReferenceSequence> truth;
+  std::vector<std::string> pools;
+  std::vector<Row> rows;
+};
+
+struct CheckVerb {
+  Choice choice;
+  ShapeOption shape{.batch = 1, .tokens = 256, .heads = 2, .text = {}};
+  std::string in;
+  uint32_t seed = 1;
+
+  void declare(CLI::App &verb) {
+    choice.declare(verb);
+    CLI::Option *file = verb.add_option("--in", in, "Input tensors, as for run")
+                            ->type_name("FILE.safetensors");
+    shape.declare(verb, "Sizes of random inputs");
+    verb.get_option("--shape")->excludes(file);
+    verb.add_option("--seed", seed, "Of random inputs")
+        ->excludes(file)
+        ->capture_default_str();
+    verb.footer(footer);
+  }
+
+  int run() {
+    Result<Bundle> bundle = choice.open();
+    if (!bundle)
+      return fail(bundle.error());
+    return in.empty() ? checkRandom(*bundle) : checkFile(*bundle);
+  }
+
+  int checkRandom(const Bundle &bundle) {
+    if (Status status = shape.parse(); !status)
+      return fail(status.error());
+    ThreadPool pool;
+    Result<RandomProblem> random = randomProblem(
+        bundle.manifest(), shape.batch, shape.tokens, shape.heads, seed, pool);
+    if (!random)
+      return fail(random.error(), "--shape");
+    Result<Problem> problem = planProblem(bundle.manifest(), random->args);
+    if (!problem)
+      return fail(problem.error(), "--shape");
+    return finish(bundle, random->args, *problem, nullptr, "random inputs");
+  }
+
+  int checkFile(const Bundle &bundle) {
+    Result<SafetensorsFile> file = SafetensorsFile::open(in);
+    if (!file)
+      return fail(file.error());
+    Result<LayerRun> layer = openLayerRun(bundle.manifest(), *file, {});
+    if (!layer)
+      return fail(layer.error());
+    for (const std::string &warning : layer->warnings)
+      warn(in, warning);
+    return finish(bundle, layer->args, layer->problem, &*file, in);
+  }
+
+  int finish(const Bundle &bundle, RunArgs &args, const Problem &problem,
+             const SafetensorsFile *file, const std::string &where) {
+    Check check(bundle, args, problem, file, where);
+    bool hold = check.decaysHold();
+    if (Status status = check.run(choice); !status)
+      return fail(status.error(), where);
+    return check.report() && hold ? 0 : 1;
+  }
+};
+
+} // namespace
+
+void addCheck(CLI::App &app, int &exitCode) {
+  CLI::App *verb = app.add_subcommand(
+      "check", "Compare every kernel with the float64 recurrence");
+  auto options = std::make_shared<CheckVerb>();
+  options->declare(*verb);
+  verb->callback([options, &exitCode] { exitCode = options->run(); });
+}
+
+} // namespace plum::runtime::tool

@@ -1,0 +1,148 @@
+//===- Common.cpp - What the verbs of plum-run share ----------------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/tool/Common.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+
+#include <unistd.h>
+
+namespace plum::runtime::tool {
+
+int fail(const Error &error) {
+  fmt::print(stderr, "{}\n", error.str());
+  return 1;
+}
+
+int fail(Error error, const std::string &where) {
+  if (error.where.empty())
+    error.where = where;
+  return fail(error);
+}
+
+void warn(const std::string &where, const std::string &message) {
+  fmt::print(stderr, "{}: warning: {}\n", where, message);
+}
+
+void Choice::declare(CLI::App &verb) {
+  verb.add_option("bundle", bundle, "Directory that 'plum compile' wrote")
+      ->required()
+      ->type_name("BUNDLE");
+  verb.add_option("--form", form,
+                  "step: one token after the other; chunk: many at once; auto: "
+                  "chunks, and steps for the few tokens left over")
+      ->check(CLI::IsMember({"auto", "step", "chunk"}))
+      ->capture_default_str();
+  verb.add_option("--chunk", chunk,
+                  "Tokens per chunk, of those in the bundle (default: the "
+                  "bundle's first)")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--threads", threads,
+                  "Threads; results do not depend on it (default: one per CPU)")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--target", target, "Where to run")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+}
+
+RunOptions Choice::options() const {
+  RunOptions options;
+  options.form = form == "step"    ? Form::Step
+                 : form == "chunk" ? Form::Chunk
+                                   : Form::Auto;
+  options.chunk = chunk;
+  options.threads = threads;
+  return options;
+}
+
+Result<Bundle> Choice::open() const {
+  Result<Bundle> opened = Bundle::open(bundle);
+  if (!opened)
+    return opened;
+  if (target != opened->manifest().target)
+    return Error{bundle,
+                 "has no " + target + " kernel, it was compiled for " +
+                     opened->manifest().target,
+                 {}};
+  Result<KernelChoice> choice = chooseKernels(*opened, options());
+  if (!choice)
+    return choice.error();
+  return opened;
+}
+
+void ShapeOption::declare(CLI::App &verb, const std::string &help) {
+  text = fmt::format("B={},T={},H={}", batch, tokens, heads);
+  verb.add_option("--shape", text, help)
+      ->type_name("B=n,T=n,H=n")
+      ->capture_default_str();
+}
+
+Status ShapeOption::parse() {
+  auto bad = [&](const std::string &part) {
+    return Error{
+        "--shape", "'" + part + "' is none of B=n, T=n, H=n with n >= 1", {}};
+  };
+  for (const std::string &part : CLI::detail::split(text, ',')) {
+    if (part.size() < 3 || part[1] != '=')
+      return bad(part);
+    int64_t value = 0;
+    const char *end = part.data() + part.size();
+    auto [stop, error] = std::from_chars(part.data() + 2, end, value);
+    if (error != std::errc() || stop != end || value < 1)
+      return bad(part);
+    switch (part[0]) {
+    case 'B':
+      batch = value;
+      break;
+    case 'T':
+      tokens = value;
+      break;
+    case 'H':
+      heads = value;
+      break;
+    default:
+      return bad(part);
+    }
+  }
+  return Status::ok();
+}
+
+Progress::Progress(std::string label, int64_t total)
+    : label(std::move(label)), total(total) {
+  if (!isatty(STDERR_FILENO) || total < 1)
+    return;
+  thread = std::thread([this] {
+    std::unique_lock lock(mutex);
+    bool shown = false;
+    while (!wake.wait_for(lock, std::chrono::milliseconds(shown ? 200 : 1000),
+                          [&] { return stopping; })) {
+      fmt::print(stderr, "\r{} {:3} %", this->label,
+                 100 * done.load() / this->total);
+      std::fflush(stderr);
+      shown = true;
+    }
+    if (shown)
+      fmt::print(stderr, "\r{:{}}\r", "", this->label.size() + 6);
+  });
+}
+
+Progress::~Progress() {
+  if (!thread.joinable())
+    return;
+  {
+    std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  wake.notify_all();
+  thread.join();
+}
+
+} // namespace plum::runtime::tool

@@ -1,0 +1,112 @@
+//===- Run.cpp - plum-run run: a layer on tensors -------------------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/LayerIO.h"
+#include "runtime/tool/Common.h"
+
+namespace plum::runtime::tool {
+
+namespace {
+
+constexpr const char *footer = R"(Tensors of the input file:
+  inputs      [T, H, ...], or [B, T, H, ...] everywhere for a batch; an input
+              may have fewer heads than the layer when they divide: head h
+              reads head h / group
+  params      [H, ...]
+  states      [N, H, K, V] f32 or bf16, optional: the initial state (else 0)
+  cu_seqlens  [N + 1] int32 or int64, optional: sequence n is rows cu[n] to
+              cu[n + 1]; starts at 0, empty sequences are fine; rows past the
+              last belong to no sequence
+  slots       [N] int32 or int64, optional: states are pools [P, H, K, V] and
+              sequence n works on slot slots[n]; -1 is a padding row
+Tensors of the output file:
+  outputs     shaped as the inputs; rows of no sequence are 0
+  states      the final state under the same name; with slots the whole pool
+  S.every     for each state S, with --states-every n: [M, H, K, V], the states
+              after n, 2n, ... tokens of each sequence, sequence by sequence
+  every.cu_seqlens  [N + 1]: which of these belong to which sequence
+Tensors named expected.* are ignored; others that the layer does not know are
+named in a warning.)";
+
+struct RunVerb {
+  Choice choice;
+  std::string in, out, layout = "kv", stateDtype;
+  int64_t every = 0;
+
+  void declare(CLI::App &verb) {
+    choice.declare(verb);
+    verb.add_option("--in", in, "Input tensors")
+        ->required()
+        ->type_name("FILE.safetensors");
+    verb.add_option("--out", out, "Where to write the results")
+        ->required()
+        ->type_name("FILE.safetensors");
+    verb.add_option("--state-layout", layout,
+                    "Axes of states in both files: kv is [N, H, K, V], vk is "
+                    "[N, H, V, K]")
+        ->check(CLI::IsMember({"kv", "vk"}))
+        ->capture_default_str();
+    verb.add_option("--state-dtype", stateDtype,
+                    "Storage of the states written (default: that of the "
+                    "initial state, else f32)")
+        ->check(CLI::IsMember({"f32", "bf16"}));
+    verb.add_option("--states-every", every,
+                    "Also write the states after every so many tokens")
+        ->check(CLI::PositiveNumber);
+    verb.footer(footer);
+  }
+
+  int run() const {
+    Result<Bundle> bundle = choice.open();
+    if (!bundle)
+      return fail(bundle.error());
+    const Manifest &manifest = bundle->manifest();
+    Result<SafetensorsFile> file = SafetensorsFile::open(in);
+    if (!file)
+      return fail(file.error());
+    LayerOptions options;
+    options.layout = layout == "vk" ? StateLayout::VK : StateLayout::KV;
+    if (!stateDtype.empty())
+      options.stateDtype = parseDType(stateDtype);
+    options.snapshotEvery = every;
+    Result<LayerRun> layer = openLayerRun(manifest, *file, options);
+    if (!layer)
+      return fail(layer.error());
+    for (const std::string &warning : layer->warnings)
+      warn(in, warning);
+    Result<AtomicFile> target = AtomicFile::create(out);
+    if (!target)
+      return fail(target.error());
+
+    Executor executor(*bundle);
+    RunOptions runOptions = choice.options();
+    {
+      const Problem &problem = layer->problem;
+      Progress progress("running",
+                        int64_t(problem.sequences.size()) * problem.heads);
+      runOptions.progress = &progress.done;
+      if (Status status = executor.run(layer->args, runOptions); !status)
+        return fail(status.error(), in);
+    }
+    LayerResult result = layerResult(manifest, *layer);
+    if (Status status = writeSafetensors(*target, result.tensors); !status)
+      return fail(status.error());
+    return 0;
+  }
+};
+
+} // namespace
+
+void addRun(CLI::App &app, int &exitCode) {
+  CLI::App *verb = app.add_subcommand(
+      "run", "Run a layer on the tensors of a safetensors file");
+  auto options = std::make_shared<RunVerb>();
+  options->declare(*verb);
+  verb->callback([options, &exitCode] { exitCode = options->run(); });
+}
+
+} // namespace plum::runtime::tool
