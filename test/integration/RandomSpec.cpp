@@ -190,9 +190,10 @@ Spec test::randomSpec(uint32_t seed) {
     if (i + 1 < updates && dice.chance(0.3))
       writer.output(q + " @ S"); // Between the updates.
   }
-  if (second)
+  if (second) // Beside S, or storing what S answers.
     writer.statement("R = 0.9 * R + " + writer.key() + "^T @ " +
-                     writer.input("[V]"));
+                     (dice.chance(0.5) ? writer.input("[V]")
+                                       : "(" + writer.key() + " @ S)"));
   std::string read = q + " @ S";
   if (second)
     read += " - " + q + " @ R";
