@@ -15,8 +15,8 @@
 #ifndef PLUM_FRONTEND_AST_H
 #define PLUM_FRONTEND_AST_H
 
-#include "plum/Support/Diagnostics.h"
 #include "plum/Support/DType.h"
+#include "plum/Support/Diagnostics.h"
 
 #include <deque>
 #include <map>
@@ -45,10 +45,28 @@ struct Shape {
 };
 
 enum class Func : uint8_t {
-  Exp, Log, Sqrt, Rsqrt, Sigmoid, Tanh, Softplus, Silu, Relu, Elu, Abs,
-  Min, Max, Sum, L2Norm, RmsNorm
+  Exp,
+  Log,
+  Sqrt,
+  Rsqrt,
+  Sigmoid,
+  Tanh,
+  Softplus,
+  Silu,
+  Relu,
+  Elu,
+  Abs,
+  Min,
+  Max,
+  Sum,
+  L2Norm,
+  RmsNorm
 };
 std::string_view name(Func func);
+std::optional<Func> parseFunc(std::string_view name);
+/// An elementwise function at one point, in float64: its definition. Not for
+/// Min, Max, Sum and the norms.
+double apply(Func func, double x);
 
 enum class SymbolKind : uint8_t { Dim, Param, Input, State, Local, Output };
 
@@ -62,16 +80,21 @@ struct Symbol {
   Shape shape;              ///< Vector state [d]: Row(d). Dim: Scalar.
   DType dtype = DType::F32; ///< Storage; for locals and dims unused.
   int64_t value = 0;        ///< Dim: its value.
-  unsigned index = 0;       ///< Position among the symbols of its kind.
-  const Expr *definition = nullptr; ///< Local, Output: the defining expression.
+  std::optional<double> constant =
+      {};                           ///< Dim, Local: its value when a constant.
+  unsigned index = 0;               ///< Position among the symbols of its kind.
+  const Expr *definition = nullptr; ///< Local, Output: Stmt.expr, or
+                                    ///< Stmt.written where that is null.
 };
 
 enum class ExprKind : uint8_t {
-  Number,    ///< number
-  Ref,       ///< symbol (and version, when it is a state)
-  Neg,       ///< - args[0]
-  Add, Sub,  ///< args[0] +- args[1]; scalars broadcast
-  Mul, Div,  ///< elementwise; scalars broadcast
+  Number, ///< number
+  Ref,    ///< symbol (and version, when it is a state)
+  Neg,    ///< - args[0]
+  Add,
+  Sub, ///< args[0] +- args[1]; scalars broadcast
+  Mul,
+  Div,       ///< elementwise; scalars broadcast
   MatMul,    ///< args[0] @ args[1]
   Pow,       ///< args[0] ^ number
   Transpose, ///< args[0] ^T
@@ -80,17 +103,19 @@ enum class ExprKind : uint8_t {
 };
 
 /// A node; lives in its Layer's arena, so plain pointers are fine. Shapes are
-/// filled in by Sema. Dims appear as Ref in the tree and are constants.
+/// filled in by Sema. Dims appear as Ref in the tree and are constants. What
+/// the affine analysis builds shares nodes: a DAG, so visit each pointer once.
+/// Only there a Number may have a Row shape (every element is it).
 struct Expr {
   ExprKind kind;
   Range range;
-  Shape shape;
+  Shape shape = {};
   double number = 0; ///< Number, Pow (the exponent).
   double eps = 0;    ///< Call of l2norm, rmsnorm.
   Func func = Func::Exp;
   const Symbol *symbol = nullptr;
   unsigned version = 0; ///< Ref of a state: how many updates came before.
-  std::vector<const Expr *> args;
+  std::vector<const Expr *> args = {};
 };
 
 /// coeff * (key @ S_version); with `decayed`, key @ (D @ S_version), D the
@@ -104,9 +129,9 @@ struct Read {
 
 /// S += key^T @ (coeff * (value + sum of reads)).
 struct Write {
-  const Expr *coeff; ///< Scalar; null is 1.
-  const Expr *key;   ///< Row [K].
-  const Expr *value; ///< Row [V] (scalar for a vector state); null is 0.
+  const Expr *coeff;       ///< Scalar; null is 1.
+  const Expr *key;         ///< Row [K].
+  const Expr *value;       ///< Row [V] (scalar for a vector state); null is 0.
   std::vector<Read> reads; ///< Of this same state.
   Range range;
 };
@@ -121,29 +146,40 @@ struct AffineUpdate {
   std::vector<Write> writes;
 };
 
+/// What a chunkwise form can compute, in normal form: in `expr` of a Define or
+/// an Output every value is a scalar or a row, and the only matrix products are
+///
+///   x @ S       S a plain Ref of a matrix state, at a version
+///   x @ z^T     z a plain Ref of a vector state, at a version
+///   x @ y^T     a dot product
+///
+/// A local that is a matrix, a column, a diagonal or a row with a whole vector
+/// state in it has no such form: its `expr` is null and no `expr` refers to it.
+/// When the layer is not affine, `expr` is `written` everywhere.
 struct Stmt {
   enum Kind : uint8_t {
     Define, ///< symbol (Local) = expr
-    Update, ///< symbol (State): S_{version+1} = expr, `+=` already spelled out
+    Update, ///< symbol (State): S_{version+1} = expr
     Output  ///< symbol (Output) = expr
   };
   Kind kind;
   Range range;
   const Symbol *symbol;
-  const Expr *expr;
-  unsigned version = 0;               ///< Update: of the state before it.
-  std::optional<AffineUpdate> affine; ///< Update: absent when not affine.
+  const Expr *written;  ///< As the spec has it, `+=` spelled out as S + ...
+  const Expr *expr;     ///< In normal form, see above; Update: `written`.
+  unsigned version = 0; ///< Update: of the state before it.
+  std::optional<AffineUpdate> affine = {}; ///< Update: absent when not affine.
 };
 
-/// A checked layer. After Sema every `row @ matrix` in statements' expressions
-/// whose matrix depends on a state reads a plain state: other cases have been
-/// multiplied out (unless the layer is step-only, see Sema.h).
+/// A checked layer.
 struct Layer {
   std::string name;
   Range range;
   std::vector<const Symbol *> dims, params, inputs, states, outputs, locals;
   std::vector<Stmt> stmts;
-  bool affine = true; ///< Every update is; then a chunkwise form may exist.
+  /// Every update is affine and every other expression has its normal form;
+  /// false only with SpecOptions::stepOnly.
+  bool affine = true;
 
   std::deque<Symbol> symbols; ///< Arena.
   std::deque<Expr> exprs;     ///< Arena.

@@ -17,7 +17,7 @@ namespace plum::frontend {
 
 struct SpecOptions {
   std::map<std::string, int64_t> dims; ///< --set NAME=VALUE.
-  std::string layer;                   ///< --layer; needed when a file has several.
+  std::string layer; ///< --layer; needed when a file has several.
   /// --form step: updates that are not affine are accepted (stmt.affine stays
   /// empty, layer.affine is false) instead of being errors.
   bool stepOnly = false;
@@ -25,7 +25,8 @@ struct SpecOptions {
 
 /// Parses and checks one layer of `diags.source()`. Null when there were
 /// errors; warnings (an unused input) leave the layer usable.
-std::unique_ptr<Layer> parseSpec(Diagnostics &diags, const SpecOptions &options);
+std::unique_ptr<Layer> parseSpec(Diagnostics &diags,
+                                 const SpecOptions &options);
 
 } // namespace plum::frontend
 
