@@ -89,9 +89,15 @@ DType Layer::storage(const frontend::Symbol &symbol) const {
 }
 
 const runtime::Bundle *Layer::bundle() {
-  if (tried)
-    return loaded.get();
-  tried = true;
+  if (!tried) {
+    tried = true;
+    compile();
+  }
+  EXPECT_TRUE(loaded) << "no bundle of " << spec.name;
+  return loaded.get();
+}
+
+void Layer::compile() {
   static int number = 0;
   std::string dir = scratch() / (spec.name + std::to_string(number++));
   CompileOptions options;
@@ -103,15 +109,14 @@ const runtime::Bundle *Layer::bundle() {
   CompileReport report;
   if (Status status = compileBundle(*source, options, dir, report); !status) {
     ADD_FAILURE() << status.error().str() << "\nspec:\n" << spec.text;
-    return nullptr;
+    return;
   }
   Result<runtime::Bundle> opened = runtime::Bundle::open(dir);
   if (!opened) {
     ADD_FAILURE() << opened.error().str();
-    return nullptr;
+    return;
   }
   loaded = std::make_unique<runtime::Bundle>(std::move(*opened));
-  return loaded.get();
 }
 
 //===----------------------------------------------------------------------===//

@@ -85,12 +85,13 @@ public:
   const frontend::Layer &ast() const { return *layer; }
   /// The type a tensor is stored as: what the spec says, f32 under F32.
   DType storage(const frontend::Symbol &symbol) const;
-  /// Compiles on first use. A failure is a test failure, and then null.
+  /// Compiles on first use. Null, and a test failure, when that failed.
   const runtime::Bundle *bundle();
 
   Layer(const Spec &spec, Precision precision, std::vector<int64_t> chunks);
 
 private:
+  void compile();
   std::unique_ptr<Source> source;
   std::unique_ptr<frontend::Layer> layer;
   std::unique_ptr<runtime::Bundle> loaded;
