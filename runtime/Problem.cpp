@@ -229,8 +229,8 @@ Status checkStates(const Manifest &manifest, const RunArgs &args,
       return s;
     for (const Sequence &sequence : problem.sequences)
       if (!count && sequence.slot >= views[i].shape[0])
-        return wrong(manifest.states[i].name, "slots:", views[i].shape[0],
-                     "more than " + text(sequence.slot));
+        return wrong(manifest.states[i].name, "pool size", views[i].shape[0],
+                     "more than slot " + text(sequence.slot));
   }
   return Status::ok();
 }

@@ -164,7 +164,7 @@ parseSafetensors(std::span<const std::byte> bytes, const std::string &where) {
                  "header of " + std::to_string(length) +
                      " bytes does not fit into a file of " +
                      std::to_string(bytes.size()) +
-                     ": truncated or not a safetensors file",
+                     " bytes: truncated or not a safetensors file",
                  {}};
   std::string_view text(
       reinterpret_cast<const char *>(bytes.data()) + sizeof(length), length);

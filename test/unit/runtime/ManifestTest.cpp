@@ -1,0 +1,189 @@
+//===- ManifestTest.cpp ---------------------------------------------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ToyLayer.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace plum;
+using namespace plum::runtime;
+using namespace plum::runtime::test;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+std::string errorOf(const std::string &text) {
+  Result<Manifest> manifest = parseManifest(text, "m.json");
+  return manifest ? "" : manifest.error().str();
+}
+
+/// The error after one change of a good manifest, given as a JSON pointer;
+/// a discarded value removes the field.
+std::string errorAfter(const char *pointer, Json value) {
+  Json json = Json::parse(writeManifest(toyManifest()));
+  Json::json_pointer place(pointer);
+  if (value.is_discarded())
+    json[place.parent_pointer()].erase(place.back());
+  else
+    json[place] = std::move(value);
+  return errorOf(json.dump());
+}
+
+const Json removed(Json::value_t::discarded);
+
+} // namespace
+
+TEST(Manifest, RoundTrips) {
+  Manifest manifest = toyManifest();
+  Result<Manifest> back = parseManifest(writeManifest(manifest), "m.json");
+  ASSERT_TRUE(back) << back.error().str();
+  EXPECT_EQ(*back, manifest);
+}
+
+TEST(Manifest, OptionalFieldsMayBeMissingAndUnknownOnesAreIgnored) {
+  for (const char *field : {"/features", "/log_decays", "/kernels/0/matmuls",
+                            "/kernels/0/flops_per_chunk"})
+    EXPECT_EQ(errorAfter(field, removed), "") << field;
+  EXPECT_EQ(errorAfter("/tuned", 3), "");
+}
+
+TEST(Manifest, EachFieldIsChecked) {
+  struct Case {
+    const char *pointer;
+    Json value;
+    const char *error;
+  };
+  const Case cases[] = {
+      {"/abi", removed, "'abi' is missing"},
+      {"/abi", 99, "'abi' is 99, this runtime runs 1: compile the layer again"},
+      {"/abi", "1", "'abi' is string, expected an integer"},
+      {"/layer", 3, "'layer' is number, expected a string"},
+      {"/layer", "a b", "'layer' is 'a b', expected a name"},
+      {"/target", removed, "'target' is missing"},
+      {"/cpu", removed, "'cpu' is missing"},
+      {"/plum", removed, "'plum' is missing"},
+      {"/llvm", removed, "'llvm' is missing"},
+      {"/features", "avx", "'features' is string, expected an array"},
+      {"/precision", "tf32",
+       "'precision' is 'tf32', expected default, robust or f32"},
+      {"/dims/K", 0, "'dims.K' is 0, expected at least 1"},
+      {"/dims", Json::array(), "'dims' is array, expected an object"},
+      {"/inputs", removed, "'inputs' is missing"},
+      {"/inputs/0/name", "k", "'inputs[1]' is a second tensor named 'k'"},
+      {"/inputs/1/shape",
+       {4, 4, 4},
+       "'inputs[1].shape' has 3 axes, expected at most 2"},
+      {"/inputs/1/shape/0", 1.5,
+       "'inputs[1].shape[0]' is number, expected an integer"},
+      {"/inputs/1/shape/0", 18446744073709551615u,
+       "'inputs[1].shape[0]' is 18446744073709551615, expected at most "
+       "1048576"},
+      {"/outputs/0/dtype", "i32",
+       "'outputs[0].dtype' is 'i32', expected f32, f16 or bf16"},
+      {"/states/0/declared", removed, "'states[0].declared' is missing"},
+      {"/log_decays/0", "x",
+       "'log_decays[0]' is 'x', which is no input or param"},
+      {"/object", "../kernel.so",
+       "'object' is '../kernel.so', expected a plain file name"},
+      {"/source", "", "'source' is '', expected a plain file name"},
+      {"/kernels", Json::array(),
+       "'kernels' is empty, expected at least one kernel"},
+      {"/kernels/0/form", "scan",
+       "'kernels[0].form' is 'scan', expected step or chunk"},
+      {"/kernels/1/chunk", removed, "'kernels[1].chunk' is missing"},
+      {"/kernels/1/chunk", 16,
+       "'kernels[2]' is a second kernel of form chunk, chunk 16"},
+      {"/kernels/0/chunk", 2, "'kernels[0].chunk' is 2, expected at most 1"},
+      {"/kernels/1/symbol", "a-b",
+       "'kernels[1].symbol' is 'a-b', expected a "
+       "name"},
+      {"/kernels/1/workspace_bytes", -1,
+       "'kernels[1].workspace_bytes' is -1, expected at least 0"},
+      {"/kernels/2/matmuls/0/n", removed,
+       "'kernels[2].matmuls[0].n' is missing"},
+  };
+  for (const Case &c : cases)
+    EXPECT_EQ(errorAfter(c.pointer, c.value),
+              std::string("m.json: error: ") + c.error)
+        << c.pointer;
+}
+
+TEST(Manifest, TextThatIsNoManifest) {
+  EXPECT_EQ(errorOf("{"), "m.json: error: is not valid JSON");
+  EXPECT_EQ(errorOf("[]"), "m.json: error: is not a JSON object");
+  EXPECT_EQ(errorOf("{\"abi\":1,\"abi\":1}"),
+            "m.json: error: 'abi' appears twice");
+  EXPECT_EQ(errorOf(std::string(100000, '[')),
+            "m.json: error: is not valid JSON");
+}
+
+TEST(Bundle, OpensAndFindsKernels) {
+  TempDir dir;
+  writeToyBundle(dir / "toy");
+  Result<Bundle> bundle = Bundle::open(dir / "toy");
+  ASSERT_TRUE(bundle) << bundle.error().str();
+  EXPECT_EQ(bundle->kernels().size(), 3u);
+  EXPECT_EQ(bundle->step()->info->symbol, "toy_step");
+  EXPECT_EQ(bundle->chunk()->info->chunk, 4);
+  EXPECT_EQ(bundle->chunk(16)->info->symbol, "toy_chunk16");
+  EXPECT_EQ(bundle->chunk(5), nullptr);
+}
+
+TEST(Bundle, EachThingThatCanBeWrongIsNamed) {
+  TempDir dir;
+  auto errorOf = [&](const Manifest &manifest) {
+    writeToyBundle(dir / "toy", manifest);
+    Result<Bundle> bundle = Bundle::open(dir / "toy");
+    return bundle ? "" : bundle.error().str();
+  };
+  Manifest manifest = toyManifest();
+  manifest.target = "sm_90a";
+  EXPECT_EQ(errorOf(manifest),
+            dir / "toy: error: is for target 'sm_90a', this runtime runs "
+                  "'cpu'");
+  manifest = toyManifest();
+  manifest.kernels[1].symbol = "nowhere";
+  EXPECT_EQ(errorOf(manifest),
+            dir / "toy/kernel.so: error: has no symbol 'nowhere'\nnote: "
+                  "manifest.json names it as a kernel");
+  manifest = toyManifest();
+  manifest.object = "other.so";
+  EXPECT_EQ(errorOf(manifest),
+            dir / "toy/other.so: error: does not exist\nnote: manifest.json "
+                  "names it as 'object'");
+  manifest = toyManifest();
+  manifest.object = "spec.plum";
+  EXPECT_NE(errorOf(manifest).find("spec.plum: error: cannot be loaded: "),
+            std::string::npos);
+  Result<Bundle> none = Bundle::open(dir / "none");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().str(),
+            dir / "none: error: is not a bundle: it has no manifest.json");
+}
+
+TEST(Bundle, FeaturesAreCheckedAgainstThisCpu) {
+  EXPECT_EQ(missingFeature({}), "");
+  EXPECT_EQ(missingFeature({"sse3", "no-such-feature"}), "");
+#if defined(__x86_64__)
+  // Find one that this CPU lacks, if any.
+  for (const char *feature : {"amx-int8", "avx512fp16", "avx512f", "avx2"})
+    if (!missingFeature({feature}).empty()) {
+      TempDir dir;
+      Manifest manifest = toyManifest();
+      manifest.features = {"sse3", feature};
+      manifest.cpu = "other-cpu";
+      writeToyBundle(dir / "toy", manifest);
+      Result<Bundle> bundle = Bundle::open(dir / "toy");
+      ASSERT_FALSE(bundle);
+      EXPECT_EQ(bundle.error().str(),
+                dir / "toy: error: needs the CPU feature '" + feature +
+                    "', which this CPU lacks\nnote: it was compiled for "
+                    "'other-cpu'; compile the layer on this machine");
+      return;
+    }
+#endif
+}
