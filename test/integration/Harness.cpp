@@ -139,18 +139,24 @@ Fill test::gate01(uint32_t seed, uint32_t tid) {
   };
 }
 Fill test::unitRows(uint32_t seed, uint32_t tid, int64_t d) {
-  // The norm of the row of the last call; rows are asked for in order.
-  auto row = std::make_shared<std::pair<int64_t, double>>(-1, 1);
-  return [=](int64_t i) {
-    if (row->first != i / d) {
+  // The row of the last call; elements are asked for in order.
+  struct Row {
+    int64_t number = -1;
+    std::vector<double> values;
+  };
+  return [=, row = Row()](int64_t i) mutable {
+    if (row.number != i / d) {
+      row = {i / d, {}};
       double sum = 0;
       for (int64_t c = 0; c < d; ++c) {
         double x = runtime::portableNormal(seed, tid, uint32_t(i / d * d + c));
+        row.values.push_back(x);
         sum += x * x;
       }
-      *row = {i / d, std::sqrt(sum)};
+      for (double &x : row.values)
+        x /= std::sqrt(sum);
     }
-    return runtime::portableNormal(seed, tid, uint32_t(i)) / row->second;
+    return row.values[size_t(i % d)];
   };
 }
 Fill test::constant(double value) {

@@ -22,7 +22,6 @@ using namespace plum;
 using namespace plum::test;
 using runtime::TensorView;
 
-static constexpr int64_t spareRows = 64;
 static constexpr double untouched = 777;
 
 //===----------------------------------------------------------------------===//
@@ -180,6 +179,7 @@ Tensor Launch::load(const TensorView &view) {
 Launch::Launch(Layer &layer, const Data &data, bool ownStates) : layer(layer) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const frontend::Layer &ast = layer.ast();
+  const int64_t spareRows = data.sizes.batch > 64 ? 1 : 64;
   auto add = [&](std::vector<Buffer> &buffers, std::vector<TensorView> &views,
                  Buffer buffer, const Tensor *tensor) {
     if (tensor)

@@ -138,13 +138,6 @@ TEST(Edges, GateFromAnotherStatesRead) {
                  {});
 }
 
-TEST(Edges, StatesThatReadEachOther) {
-  checkOrRefused(spec("mutual", "state R : [K, V] f32",
-                      "R = 0.9 * R + 0.5 * k^T @ (v - q @ S); "
-                      "S = 0.9 * S + 0.5 * k^T @ (v - q @ R)"),
-                 {});
-}
-
 TEST(Edges, OldReadAfterTheUpdate) {
   check(spec("old", "", "y = k @ S; S += k^T @ v; S -= 0.5 * k^T @ y"), {});
 }
