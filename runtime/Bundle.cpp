@@ -28,12 +28,13 @@ std::string missingFeature(const std::vector<std::string> &features) {
   X("fma")                                                                     \
   X("bmi")                                                                     \
   X("bmi2")                                                                    \
-  X("f16c") X("lzcnt") X("movbe") X("avx512f") X("avx512cd") X("avx512bw")     \
-      X("avx512dq") X("avx512vl") X("avx512ifma") X("avx512vbmi")              \
-          X("avx512vbmi2") X("avx512vnni") X("avx512bitalg")                   \
-              X("avx512vpopcntdq") X("avx512bf16") X("avx512fp16")             \
-                  X("avxvnni") X("gfni") X("vpclmulqdq") X("vaes")             \
-                      X("amx-tile") X("amx-int8") X("amx-bf16")
+  X("f16c")                                                                    \
+  X("lzcnt") X("movbe") X("avx512f") X("avx512cd") X("avx512bw") X("avx512dq") \
+      X("avx512vl") X("avx512ifma") X("avx512vbmi") X("avx512vbmi2")           \
+          X("avx512vnni") X("avx512bitalg") X("avx512vpopcntdq")               \
+              X("avx512bf16") X("avx512fp16") X("avxvnni") X("gfni")           \
+                  X("vpclmulqdq") X("vaes") X("amx-tile") X("amx-int8")        \
+                      X("amx-bf16")
   for (const std::string &feature : features) {
 #define PLUM_CHECK(NAME)                                                       \
   if (feature == NAME && !__builtin_cpu_supports(NAME))                        \

@@ -178,8 +178,11 @@ void readKernels(const JsonValue &root, Manifest &manifest) {
     kernels.error("is empty, expected at least one kernel");
 }
 
-Json tensorList(const std::vector<ManifestTensor> &tensors) {
-  Json list = Json::array();
+/// For a person's eyes fields stay in the order given.
+using OrderedJson = nlohmann::ordered_json;
+
+OrderedJson tensorList(const std::vector<ManifestTensor> &tensors) {
+  OrderedJson list = OrderedJson::array();
   for (const ManifestTensor &tensor : tensors)
     list.push_back({{"name", tensor.name},
                     {"shape", tensor.shape},
@@ -188,14 +191,14 @@ Json tensorList(const std::vector<ManifestTensor> &tensors) {
   return list;
 }
 
-Json kernelObject(const ManifestKernel &kernel) {
-  Json object = {{"form", std::string(name(kernel.form))}};
+OrderedJson kernelObject(const ManifestKernel &kernel) {
+  OrderedJson object = {{"form", std::string(name(kernel.form))}};
   if (kernel.form == KernelForm::Chunk)
     object["chunk"] = kernel.chunk;
   object["symbol"] = kernel.symbol;
   object["workspace_bytes"] = kernel.workspaceBytes;
   object["flops_per_chunk"] = kernel.flopsPerChunk;
-  object["matmuls"] = Json::array();
+  object["matmuls"] = OrderedJson::array();
   for (const ManifestMatmul &matmul : kernel.matmuls)
     object["matmuls"].push_back({{"what", matmul.what},
                                  {"m", matmul.m},
@@ -237,29 +240,29 @@ Result<Manifest> readManifest(const std::string &directory) {
 }
 
 std::string writeManifest(const Manifest &manifest) {
-  Json dims = Json::object();
+  OrderedJson dims = OrderedJson::object();
   for (const auto &[name, value] : manifest.dims)
     dims[name] = value;
-  Json root = {{"abi", manifest.abi},
-               {"plum", manifest.plum},
-               {"llvm", manifest.llvm},
-               {"layer", manifest.layer},
-               {"target", manifest.target},
-               {"cpu", manifest.cpu},
-               {"features", manifest.features},
-               {"precision", manifest.precision},
-               {"dims", std::move(dims)},
-               {"params", tensorList(manifest.params)},
-               {"inputs", tensorList(manifest.inputs)},
-               {"states", tensorList(manifest.states)},
-               {"outputs", tensorList(manifest.outputs)},
-               {"log_decays", manifest.logDecays},
-               {"object", manifest.object},
-               {"source", manifest.source},
-               {"kernels", Json::array()}};
+  OrderedJson root = {{"abi", manifest.abi},
+                      {"plum", manifest.plum},
+                      {"llvm", manifest.llvm},
+                      {"layer", manifest.layer},
+                      {"target", manifest.target},
+                      {"cpu", manifest.cpu},
+                      {"features", manifest.features},
+                      {"precision", manifest.precision},
+                      {"dims", std::move(dims)},
+                      {"params", tensorList(manifest.params)},
+                      {"inputs", tensorList(manifest.inputs)},
+                      {"states", tensorList(manifest.states)},
+                      {"outputs", tensorList(manifest.outputs)},
+                      {"log_decays", manifest.logDecays},
+                      {"object", manifest.object},
+                      {"source", manifest.source},
+                      {"kernels", OrderedJson::array()}};
   for (const ManifestKernel &kernel : manifest.kernels)
     root["kernels"].push_back(kernelObject(kernel));
-  return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return root.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 } // namespace plum::runtime

@@ -86,7 +86,7 @@ struct Manifest {
   std::vector<std::string> features; ///< CPU features the object needs, as
                                      ///< LLVM spells them: "avx512f".
   std::string precision = "default"; ///< "default", "robust" or "f32".
-  std::vector<std::pair<std::string, int64_t>> dims; ///< In header order.
+  std::vector<std::pair<std::string, int64_t>> dims; ///< Read: by name.
   std::vector<ManifestTensor> params, inputs, states, outputs;
   /// Inputs and params that are a log decay as they stand: the data must be
   /// <= 0.

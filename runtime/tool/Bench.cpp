@@ -11,12 +11,12 @@
 
 #include "runtime/Errors.h"
 #include "runtime/Inputs.h"
-#include "runtime/Json.h"
 #include "runtime/ReferenceRun.h"
 #include "runtime/tool/Common.h"
 #include "runtime/tool/Sgemm.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <cmath>
@@ -213,6 +213,8 @@ private:
   RandomProblem random;
   double rate = 0;
 };
+
+using Json = nlohmann::ordered_json;
 
 /// NaN has no JSON; null fails every comparison too.
 Json number(double value) {

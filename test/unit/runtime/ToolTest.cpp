@@ -29,8 +29,11 @@ struct ToolTest : testing::Test {
   }
   /// Runs `plum-run ARGS` in the directory; the exit code.
   int run(const std::string &args) {
-    std::string command = "cd " + dir.path + " && " PLUM_RUN " " + args +
-                          " >stdout 2>stderr </dev/null";
+    // A sanitizer build, too, shall see what happens when memory is short.
+    std::string command =
+        "cd " + dir.path +
+        " && ASAN_OPTIONS=allocator_may_return_null=1 " PLUM_RUN " " + args +
+        " >stdout 2>stderr </dev/null";
     int status = std::system(command.c_str());
     out = readFile(dir / "stdout");
     err = readFile(dir / "stderr");
