@@ -33,14 +33,18 @@ struct CompileOptions {
   std::string target = "cpu";
   /// LLVM CPU name; "native" is this machine.
   std::string cpu = "native";
-  bool timing = false; ///< Time of each phase on stderr.
+  bool timing = false; ///< Measure each phase, see CompileReport.
 };
 
-/// The compiler's output besides files: messages about the spec, rendered.
+/// The compiler's output besides files, rendered.
 struct CompileReport {
-  std::string messages; ///< Warnings, and remarks when asked for.
-  std::string remarks;
+  std::string messages; ///< Warnings about the spec.
+  std::string remarks;  ///< The same with remarks: what was proven and chosen.
+  std::string timing;   ///< A line per phase, with options.timing.
 };
+
+/// `where` of an Error whose message is rendered diagnostics, places and all.
+constexpr const char *kRendered = "<rendered>";
 
 /// Compiles one layer up to `phase` (see Pipelines/Phases.h) and returns the
 /// IR as text (for `obj`, the object's bytes). Errors carry the rendered

@@ -1,0 +1,30 @@
+//===- Passes.h - From plans to code for one kind of machine ----*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_CONVERSION_PASSES_H
+#define PLUM_CONVERSION_PASSES_H
+
+#include "plum/Transforms/Passes.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+namespace plum {
+
+#define GEN_PASS_DECL
+#include "plum/Conversion/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "plum/Conversion/Passes.h.inc"
+
+/// Attributes of the kernels that plum-lower-to-cpu makes.
+constexpr llvm::StringLiteral kWorkspaceAttr = "plum.workspace_bytes";
+/// Array of dictionaries {what, m, n, k}: products of one chunk.
+constexpr llvm::StringLiteral kMatmulsAttr = "plum.matmuls";
+
+} // namespace plum
+
+#endif // PLUM_CONVERSION_PASSES_H

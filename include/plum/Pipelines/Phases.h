@@ -1,0 +1,52 @@
+//===- Phases.h - The one table of phases -----------------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Every phase has a name, a sentence and the passes that lead to it from the
+// phase before. `--stop-after`, `--print-phases`, plum-opt's pipelines
+// (`--phase-chunk`), the docs and the tests all read this table.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_PIPELINES_PHASES_H
+#define PLUM_PIPELINES_PHASES_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+
+namespace mlir {
+class OpPassManager;
+class DialectRegistry;
+} // namespace mlir
+
+namespace plum {
+
+/// What the passes of the phases need to know.
+struct PhaseOptions {
+  llvm::SmallVector<int64_t> chunks = {64}; ///< Chunk sizes; none: step only.
+  int64_t lanes = 16;     ///< f32 lanes of a vector register.
+  int64_t registers = 32; ///< Vector registers.
+};
+
+struct Phase {
+  llvm::StringLiteral name;
+  llvm::StringLiteral description;
+  /// Appends the passes from the previous phase to this one; null for the
+  /// first phase (the frontend makes it) and for `obj` (LLVM makes it).
+  void (*build)(mlir::OpPassManager &, const PhaseOptions &);
+};
+
+/// In order: assoc, normal, chunk, plan, llvm, obj.
+llvm::ArrayRef<Phase> phases();
+
+/// Registers every pass and a pipeline `phase-NAME` per phase, for plum-opt.
+void registerPipelines();
+
+/// The dialects (with their translations to LLVM IR) that phases use.
+void registerDialects(mlir::DialectRegistry &registry);
+
+} // namespace plum
+
+#endif // PLUM_PIPELINES_PHASES_H

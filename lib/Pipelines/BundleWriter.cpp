@@ -1,0 +1,127 @@
+//===- BundleWriter.cpp - The files of a bundle -----------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "BundleWriter.h"
+
+#include "plum/Target/HostTarget.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace plum;
+using namespace plum::runtime;
+namespace fs = llvm::sys::fs;
+
+static std::string shapeText(const ManifestTensor &tensor) {
+  std::string text = "[";
+  for (int64_t d : tensor.shape)
+    text += (text.size() > 1 ? ", " : "") + std::to_string(d);
+  return text + "] " + std::string(name(tensor.dtype));
+}
+
+std::string plum::bundleHeader(const Manifest &m) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  std::string guard = "PLUM_BUNDLE_" + llvm::StringRef(m.layer).upper() + "_H";
+  out << "/* Layer '" << m.layer << "', compiled by plum " << m.plum << " for "
+      << m.cpu << ".\n * One call runs one head of one sequence; see plum/ABI/KernelABI.h."
+      << "\n *\n";
+  auto list = [&](const char *field, const std::vector<ManifestTensor> &tensors) {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      out << " * " << field << "[" << i << "]  " << tensors[i].name << " : "
+          << shapeText(tensors[i]) << "\n";
+  };
+  list("params", m.params);
+  list("inputs", m.inputs);
+  list("states", m.states);
+  list("outputs", m.outputs);
+  out << " */\n#ifndef " << guard << "\n#define " << guard << "\n\n"
+      << "#include \"plum/ABI/KernelABI.h\"\n\n"
+      << "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n";
+  for (const ManifestKernel &kernel : m.kernels) {
+    out << "/* " << name(kernel.form) << " form";
+    if (kernel.form == KernelForm::Chunk)
+      out << ", chunks of " << kernel.chunk << " tokens";
+    out << " */\n#define " << llvm::StringRef(kernel.symbol).upper()
+        << "_WORKSPACE_BYTES " << kernel.workspaceBytes << "\nvoid " << kernel.symbol
+        << "(const plum_kernel_args *args);\n\n";
+  }
+  out << "#ifdef __cplusplus\n}\n#endif\n\n#endif /* " << guard << " */\n";
+  return text;
+}
+
+static Status writeFile(const llvm::Twine &path, llvm::StringRef contents) {
+  std::error_code code;
+  llvm::raw_fd_ostream out(path.str(), code);
+  if (!code) {
+    out << contents;
+    out.close();
+    code = out.error();
+    out.clear_error();
+  }
+  if (code)
+    return Error{path.str(), "cannot be written: " + code.message(), {}};
+  return Status::ok();
+}
+
+Status plum::writeBundle(const std::string &dir, const Manifest &manifest,
+                         const std::string &object, std::string_view spec) {
+  std::string target = llvm::StringRef(dir).rtrim('/').str();
+  if (target.empty())
+    return Error{dir, "is not a directory that a bundle can be written to", {}};
+  std::error_code code;
+  bool exists = fs::exists(target);
+  if (exists && !fs::is_directory(target))
+    return Error{target, "is a file, expected a directory for the bundle", {}};
+  if (exists && !fs::exists(target + "/manifest.json") &&
+      fs::directory_iterator(target, code) != fs::directory_iterator())
+    return Error{target, "holds files that are not a bundle; nothing was written",
+                 {"give a new or empty directory, or a bundle to replace"}};
+  llvm::StringRef parent = llvm::sys::path::parent_path(target);
+  if (!parent.empty() && (code = fs::create_directories(parent)))
+    return Error{parent.str(), "cannot be created: " + code.message(), {}};
+  llvm::SmallString<128> temporary;
+  fs::createUniquePath(target + ".%%%%%%%%", temporary, /*MakeAbsolute=*/false);
+  if ((code = fs::create_directory(temporary)))
+    return Error{target, "cannot be written: " + code.message(), {}};
+
+  auto write = [&]() -> Status {
+    std::string base = std::string(temporary) + "/";
+    if (Status s = writeFile(base + "kernel.o", object); !s)
+      return s;
+    if (Status s = linkShared(base + "kernel.o", base + manifest.object); !s)
+      return s;
+    fs::remove(base + "kernel.o");
+    if (Status s = writeFile(base + manifest.source,
+                             llvm::StringRef(spec.data(), spec.size()));
+        !s)
+      return s;
+    if (Status s = writeFile(base + manifest.layer + ".h", bundleHeader(manifest)); !s)
+      return s;
+    return writeFile(base + "manifest.json", writeManifest(manifest));
+  };
+  Status status = write();
+  if (status) {
+    // Out with the old, in with the new; both are renames.
+    llvm::SmallString<128> old;
+    if (exists) {
+      fs::createUniquePath(target + ".%%%%%%%%", old, /*MakeAbsolute=*/false);
+      code = fs::rename(target, old);
+    }
+    if (!code)
+      code = fs::rename(temporary, target);
+    if (code)
+      status = Error{target, "cannot be written: " + code.message(), {}};
+    if (exists && !old.empty())
+      fs::remove_directories(old);
+  }
+  if (!status)
+    fs::remove_directories(temporary);
+  return status;
+}

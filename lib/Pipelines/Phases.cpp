@@ -1,0 +1,117 @@
+//===- Phases.cpp - The one table of phases ---------------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plum/Pipelines/Phases.h"
+
+#include "plum/Conversion/Passes.h"
+#include "plum/Transforms/Passes.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace plum;
+
+static void toNormal(OpPassManager &pm, const PhaseOptions &) {
+  pm.addPass(createCSEPass());
+  pm.addNestedPass<assoc::LayerOp>(createNormalizePass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+static void toChunk(OpPassManager &pm, const PhaseOptions &options) {
+  if (options.chunks.empty())
+    return;
+  ToChunkPassOptions chunk;
+  chunk.chunks.assign(options.chunks.begin(), options.chunks.end());
+  pm.addPass(createToChunkPass(chunk));
+  pm.addPass(createCSEPass());
+}
+
+static void toPlan(OpPassManager &pm, const PhaseOptions &) {
+  pm.addNestedPass<func::FuncOp>(createPlanPass());
+}
+
+static void toLLVM(OpPassManager &pm, const PhaseOptions &options) {
+  LowerToCPUPassOptions cpu;
+  cpu.lanes = options.lanes;
+  cpu.registers = options.registers;
+  pm.addPass(createLowerToCPUPass(cpu));
+  arith::ArithExpandOpsPassOptions expand;
+  expand.includeBf16 = true;
+  pm.addPass(arith::createArithExpandOpsPass(expand));
+  pm.addPass(createExpandMathsPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createLoopInvariantCodeMotionPass());
+  pm.addPass(createSCFToControlFlowPass());
+  ConvertVectorToLLVMPassOptions vector;
+  vector.reassociateFPReductions = true;
+  pm.addPass(createConvertVectorToLLVMPass(vector));
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createConvertFuncToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(createCSEPass());
+}
+
+ArrayRef<Phase> plum::phases() {
+  static constexpr Phase table[] = {
+      {"assoc", "one token: the spec as updates of the state", nullptr},
+      {"normal", "the same, every update a decay, erases and writes", toNormal},
+      {"chunk", "C tokens: the chunkwise WY form as equations", toChunk},
+      {"plan", "the equations split by what depends on the state", toPlan},
+      {"llvm", "kernels in the llvm dialect", toLLVM},
+      {"obj", "the object file", nullptr},
+  };
+  return table;
+}
+
+namespace {
+/// The options of every phase on plum-opt's command line.
+struct PhasePipelineOptions : public PassPipelineOptions<PhasePipelineOptions> {
+  ListOption<int64_t> chunks{*this, "chunks", llvm::cl::desc("chunk sizes C in tokens")};
+  Option<int64_t> lanes{*this, "lanes", llvm::cl::desc("f32 lanes of a vector register"),
+                        llvm::cl::init(16)};
+  Option<int64_t> registers{*this, "registers", llvm::cl::desc("vector registers"),
+                            llvm::cl::init(32)};
+};
+} // namespace
+
+void plum::registerPipelines() {
+  registerTransformsPasses();
+  registerConversionPasses();
+  for (const Phase &phase : phases()) {
+    if (!phase.build)
+      continue;
+    auto build = phase.build;
+    // The registry keeps the pipeline; nothing else is to be done with it.
+    static_cast<void>(PassPipelineRegistration<PhasePipelineOptions>(
+        ("phase-" + phase.name).str(), phase.description,
+        [build](OpPassManager &pm, const PhasePipelineOptions &given) {
+          PhaseOptions options;
+          if (!given.chunks.empty())
+            options.chunks.assign(given.chunks.begin(), given.chunks.end());
+          options.lanes = given.lanes;
+          options.registers = given.registers;
+          build(pm, options);
+        }));
+  }
+}
+
+void plum::registerDialects(DialectRegistry &registry) {
+  registry.insert<assoc::AssocDialect, chunk::ChunkDialect, arith::ArithDialect,
+                  func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
+                  scf::SCFDialect, tensor::TensorDialect, vector::VectorDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+}

@@ -1,0 +1,27 @@
+//===- plum-opt.cpp - Run passes on IR --------------------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// mlir-opt with Plum's dialects and passes. `--phase-NAME` runs what leads from
+// the phase before NAME to NAME, so any --stop-after output can be resumed.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plum/Pipelines/Phases.h"
+
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  mlir::registerAllPasses();
+  plum::registerDialects(registry);
+  plum::registerPipelines();
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "Plum's pass driver\n", registry));
+}

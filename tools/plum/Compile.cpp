@@ -1,0 +1,86 @@
+//===- Compile.cpp - plum compile -------------------------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Options.h"
+
+#include <cstdio>
+#include <memory>
+#include <unistd.h>
+
+using namespace plum;
+using namespace plum::tool;
+
+namespace {
+
+struct CompileVerb {
+  SpecArguments spec;
+  std::string output, stopAfter;
+
+  int run() const;
+};
+
+/// All of `text` to a file that appears complete, or to stdout.
+Status writeText(const std::string &text, const std::string &path) {
+  if (path == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return Status::ok();
+  }
+  std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
+  FILE *file = std::fopen(temporary.c_str(), "wb");
+  if (!file)
+    return Error{path, "cannot be written", {}};
+  bool done = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  done &= std::fclose(file) == 0;
+  if (!done || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    std::remove(temporary.c_str());
+    return Error{path, "cannot be written", {}};
+  }
+  return Status::ok();
+}
+
+int CompileVerb::run() const {
+  Result<CompileOptions> options = spec.options();
+  if (!options)
+    return fail(options.error());
+  Result<Source> source = spec.read();
+  if (!source)
+    return fail(source.error());
+  CompileReport report;
+  if (!stopAfter.empty()) {
+    Result<std::string> text = compileToPhase(*source, *options, stopAfter, report);
+    if (!text)
+      return fail(text.error());
+    spec.show(report);
+    Status written = writeText(*text, output.empty() ? "-" : output);
+    return written ? 0 : fail(written.error());
+  }
+  if (output.empty() || output == "-")
+    return fail({"-o", "a bundle needs a directory",
+                 {"'-o DIR' names it; '--stop-after PHASE' prints a phase's IR instead"}});
+  Status status = compileBundle(*source, *options, output, report);
+  if (!status)
+    return fail(status.error());
+  spec.show(report);
+  return 0;
+}
+
+} // namespace
+
+void plum::tool::addCompile(CLI::App &app, int &exitCode) {
+  CLI::App *verb = app.add_subcommand(
+      "compile", "compile a layer spec to a bundle, or print the IR of a phase");
+  auto state = std::make_shared<CompileVerb>();
+  state->spec.declare(*verb);
+  verb->add_option("-o,--output", state->output,
+                   "bundle directory; with --stop-after a file, - is stdout");
+  verb->add_option("--stop-after", state->stopAfter,
+                   "print the IR of this phase (see plum --print-phases)")
+      ->type_name("PHASE");
+  verb->footer("A bundle holds kernel.so, a C header, manifest.json and the spec. plum-run "
+               "runs it\non a machine without a compiler.");
+  verb->callback([state, &exitCode] { exitCode = state->run(); });
+}

@@ -1,0 +1,140 @@
+//===- Forward.cpp - plum run, check and bench ------------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// `plum VERB SPEC ...` compiles the spec into the cache and becomes `plum-run
+// VERB BUNDLE ...`. A bundle directory in place of a spec is run as it is. The
+// cache key is everything the bundle depends on: the spec, the options and
+// this very compiler. PLUM_CACHE names the cache's directory; by default it is
+// plum/ in the user's cache directory.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Options.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/xxhash.h"
+
+#include <cstdlib>
+#include <memory>
+#include <unistd.h>
+
+using namespace plum;
+using namespace plum::tool;
+namespace fs = llvm::sys::fs;
+
+namespace {
+
+std::string ownPath() {
+  std::string path(4096, '\0');
+  ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  path.resize(size > 0 ? size_t(size) : 0);
+  return path;
+}
+
+Result<std::string> cacheDirectory() {
+  if (const char *given = std::getenv("PLUM_CACHE"); given && *given)
+    return std::string(given);
+  llvm::SmallString<128> path;
+  if (!llvm::sys::path::cache_directory(path))
+    return Error{"PLUM_CACHE", "no cache directory: set PLUM_CACHE or HOME", {}};
+  llvm::sys::path::append(path, "plum");
+  return std::string(path);
+}
+
+/// Becomes plum-run; returns only when that fails.
+int becomeRunner(const std::vector<std::string> &arguments) {
+  std::string runner = llvm::sys::path::parent_path(ownPath()).str() + "/plum-run";
+  std::vector<char *> argv;
+  argv.push_back(runner.data());
+  for (const std::string &argument : arguments)
+    argv.push_back(const_cast<char *>(argument.c_str()));
+  argv.push_back(nullptr);
+  execv(runner.c_str(), argv.data());
+  return fail({runner, "cannot be started", {"plum-run lies beside plum"}});
+}
+
+struct ForwardVerb {
+  std::string verb;
+  SpecArguments spec;
+  CLI::App *app = nullptr;
+
+  int run() const;
+  Result<std::string> bundle() const;
+};
+
+/// The bundle of the spec, compiled now or before.
+Result<std::string> ForwardVerb::bundle() const {
+  if (fs::exists(spec.path + "/manifest.json"))
+    return spec.path;
+  Result<CompileOptions> options = spec.options();
+  if (!options)
+    return options.error();
+  Result<Source> source = spec.read();
+  if (!source)
+    return source.error();
+  std::string key(source->text());
+  for (const auto &[name, value] : options->spec.dims)
+    key += "\n" + name + "=" + std::to_string(value);
+  for (const std::string *part : {&spec.layer, &spec.form, &spec.chunk, &spec.precision,
+                                  &spec.target, &spec.cpu})
+    key += "\n" + *part;
+  fs::file_status compiler;
+  if (!fs::status(ownPath(), compiler))
+    key += "\n" + std::to_string(compiler.getSize()) + "\n" +
+           std::to_string(compiler.getLastModificationTime().time_since_epoch().count());
+  Result<std::string> cache = cacheDirectory();
+  if (!cache)
+    return cache.error();
+  llvm::XXH128_hash_t hash = llvm::xxh3_128bits(
+      llvm::ArrayRef(reinterpret_cast<const uint8_t *>(key.data()), key.size()));
+  std::string dir = *cache + "/" + llvm::utohexstr(hash.high64, true, 16) +
+                    llvm::utohexstr(hash.low64, true, 16);
+  CompileReport report;
+  if (fs::exists(dir + "/manifest.json") && !spec.remarks && !spec.timing)
+    return dir;
+  if (Status status = compileBundle(*source, *options, dir, report); !status)
+    return status.error();
+  spec.show(report);
+  return dir;
+}
+
+int ForwardVerb::run() const {
+  Result<std::string> dir = bundle();
+  if (!dir)
+    return fail(dir.error());
+  std::vector<std::string> arguments = {verb, *dir};
+  // What chose the kernels at compile time also chooses among them.
+  if (spec.form != "auto")
+    arguments.insert(arguments.end(), {"--form", spec.form});
+  if (!spec.chunk.empty() && spec.chunk.find(',') == std::string::npos)
+    arguments.insert(arguments.end(), {"--chunk", spec.chunk});
+  arguments.insert(arguments.end(), {"--target", spec.target});
+  for (const std::string &rest : app->remaining())
+    arguments.push_back(rest);
+  return becomeRunner(arguments);
+}
+
+void addVerb(CLI::App &app, const std::string &name, const std::string &what,
+             int &exitCode) {
+  auto state = std::make_shared<ForwardVerb>();
+  state->verb = name;
+  state->app = app.add_subcommand(name, what);
+  state->spec.declare(*state->app);
+  state->app->allow_extras();
+  state->app->footer("SPEC may be a bundle directory. All other options are those of "
+                     "plum-run " + name + ":\n'plum-run " + name + " --help' lists them.");
+  state->app->callback([state, &exitCode] { exitCode = state->run(); });
+}
+
+} // namespace
+
+void plum::tool::addForwarded(CLI::App &app, int &exitCode) {
+  addVerb(app, "run", "run a layer on tensors: --in FILE --out FILE", exitCode);
+  addVerb(app, "check", "compare every kernel of a layer with its float64 recurrence",
+          exitCode);
+  addVerb(app, "bench", "time a layer: --shape B=1,T=4096,H=8", exitCode);
+}

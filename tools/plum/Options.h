@@ -1,0 +1,47 @@
+//===- Options.h - What the verbs of plum share -----------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Each verb is one file: it declares its options and does its work. Results go
+// to stdout or to the files that were asked for, everything else to stderr.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_TOOLS_PLUM_OPTIONS_H
+#define PLUM_TOOLS_PLUM_OPTIONS_H
+
+#include "plum/Pipelines/Compiler.h"
+
+#include <CLI/CLI.hpp>
+
+namespace plum::tool {
+
+/// A spec and how to compile it, as given on the command line.
+struct SpecArguments {
+  std::string path;
+  std::vector<std::string> sets;
+  std::string layer, form = "auto", chunk, precision = "default", target = "cpu",
+                     cpu = "native";
+  bool remarks = false, timing = false;
+
+  void declare(CLI::App &verb);
+  /// The options as a struct; errors name the flag.
+  Result<CompileOptions> options() const;
+  /// The spec's text; "-" reads stdin.
+  Result<Source> read() const;
+  /// Prints what the compiler said.
+  void show(const CompileReport &report) const;
+};
+
+/// Prints the error; 1.
+int fail(const Error &error);
+
+/// plum compile.
+void addCompile(CLI::App &app, int &exitCode);
+/// plum run, check, bench: compile into the cache, then plum-run.
+void addForwarded(CLI::App &app, int &exitCode);
+
+} // namespace plum::tool
+
+#endif // PLUM_TOOLS_PLUM_OPTIONS_H
