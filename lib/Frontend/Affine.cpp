@@ -137,15 +137,18 @@ void AffineAnalysis::fail(const Stmt &stmt) {
     if (!inside)
       diags.note(stmt.range, fmt::format("in this update of '{}'", state));
     bool vector = stmt.symbol->shape.kind == Shape::Row;
-    diags.note(why.range,
-               vector
-                   ? fmt::format("a chunkwise form needs {0} -> w * {0} + (y @ "
-                                 "{0}^T) * x + k, and w, x, y, k free of '{0}'",
-                                 state)
-                   : fmt::format("a chunkwise form needs {0} -> diag(w) @ {0} "
-                                 "+ x^T @ (y @ {0}) + k^T @ v, and w, x, y, k, "
-                                 "v free of '{0}'",
-                                 state));
+    diags.note(
+        why.range,
+        vector
+            ? fmt::format("a chunkwise form needs the affine step {0} -> w * "
+                          "{0} + (y @ "
+                          "{0}^T) * x + k, and w, x, y, k free of '{0}'",
+                          state)
+            : fmt::format(
+                  "a chunkwise form needs the affine step {0} -> diag(w) @ {0} "
+                  "+ x^T @ (y @ {0}) + k^T @ v, and w, x, y, k, "
+                  "v free of '{0}'",
+                  state));
   } else if (why.state) {
     if (!inside)
       diags.note(stmt.range,

@@ -49,11 +49,7 @@ std::optional<Form> FormBuilder::computeForm(const Expr *expr,
                                              const Symbol *target) {
   if (expr->shape.kind == Shape::Diagonal) {
     if (dependsOn(expr, target))
-      return fail(expr->range,
-                  fmt::format("a decay that depends on state '{0}' is not "
-                              "affine in '{0}'",
-                              target->name),
-                  target);
+      return failDecay(expr->range, target);
     Term term{.core = Term::Diag, .range = expr->range};
     const Expr *row = diagonalRow(expr);
     if (!row)
@@ -202,18 +198,17 @@ std::optional<Form> FormBuilder::formMul(const Expr *expr,
                                          const Symbol *target) {
   const Expr *x = expr->args[0], *y = expr->args[1];
   if (x->shape.kind == Shape::Matrix && y->shape.kind == Shape::Matrix)
-    return dependsOn(x, target) && dependsOn(y, target)
-               ? failProduct(expr, target)
-               : failElementwise(expr, target);
+    return statesOf(x) && statesOf(y) ? failProduct(expr, target)
+                                      : failElementwise(expr, target);
   // x is the factor that the sum y is multiplied with: free of the target.
   if (active(x, target) ||
       (x->shape.kind != Shape::Scalar && !active(y, target)))
     std::swap(x, y);
   if (x->shape.kind == Shape::Matrix || active(x, target)) {
-    // A matrix times a scalar with reads of the target, or both depend on it.
     if (dependsOn(x, target) || needsWhole(x))
       return failProduct(expr, target);
-    return failInMatrix(y->range, target);
+    // A matrix times a scalar in which the target is read.
+    return form(y, target) ? failInMatrix(y->range, target) : std::nullopt;
   }
   const Expr *factor = normal(x);
   MaybeForm sum = factor ? form(y, target) : std::nullopt;

@@ -69,6 +69,7 @@ private:
   std::nullopt_t failProduct(const Expr *expr, const Symbol *target);
   std::nullopt_t failElementwise(const Expr *expr, const Symbol *target);
   std::nullopt_t failKey(Range range, const Symbol *state);
+  std::nullopt_t failDecay(Range range, const Symbol *state);
   std::nullopt_t failFunction(const Expr *expr, const Symbol *target);
 
   //===--- Normal forms ---------------------------------------------------===//

@@ -115,6 +115,14 @@ std::nullopt_t FormBuilder::failKey(Range range, const Symbol *state) {
               state);
 }
 
+std::nullopt_t FormBuilder::failDecay(Range range, const Symbol *state) {
+  return fail(range,
+              fmt::format("a decay that depends on state '{0}' is not affine "
+                          "in '{0}'",
+                          state->name),
+              state);
+}
+
 std::nullopt_t FormBuilder::failProduct(const Expr *expr,
                                         const Symbol *target) {
   uint64_t left = statesOf(expr->args[0]), right = statesOf(expr->args[1]);

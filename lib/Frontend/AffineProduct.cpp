@@ -173,8 +173,9 @@ std::optional<Form> FormBuilder::formOuter(const Expr *expr,
   const Expr *left = transposed(expr->args[0]), *right = expr->args[1];
   if (dependsOn(left, target) && dependsOn(right, target))
     return failProduct(expr, target);
-  if (dependsOn(left, target))
-    return failKey(expr->args[0]->range, target);
+  if (dependsOn(left, target)) // If not affine, what it is says more.
+    return form(left, target) ? failKey(expr->args[0]->range, target)
+                              : std::nullopt;
   const Expr *column = normal(left);
   MaybeForm rows = column ? form(right, target) : std::nullopt;
   if (!rows)
@@ -223,6 +224,8 @@ std::optional<Form> FormBuilder::scaledColumns(Form form, const Expr *row,
 std::optional<Form> FormBuilder::formMatrices(const Expr *expr,
                                               const Symbol *target) {
   const Expr *left = expr->args[0], *right = expr->args[1];
+  if (left->shape.kind == Shape::Diagonal && dependsOn(left, target))
+    return failDecay(left->range, target);
   if (dependsOn(left, target) && dependsOn(right, target))
     return failProduct(expr, target);
   MaybeForm l = form(left, target);

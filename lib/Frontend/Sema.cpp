@@ -19,12 +19,13 @@
 namespace plum::frontend {
 
 namespace {
-/// Levenshtein distance; names are short, but input may be hostile, so long
-/// names count as far apart.
+/// Levenshtein distance, upper and lower case being the same. Names are short,
+/// but input may be hostile: long names count as far apart.
 size_t editDistance(std::string_view a, std::string_view b) {
   constexpr size_t maxLength = 64;
   if (a.size() > maxLength || b.size() > maxLength)
     return maxLength;
+  auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; };
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j)
     row[j] = j;
@@ -32,7 +33,7 @@ size_t editDistance(std::string_view a, std::string_view b) {
     size_t diagonal = row[0];
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      size_t change = diagonal + (a[i - 1] != b[j - 1]);
+      size_t change = diagonal + (lower(a[i - 1]) != lower(b[j - 1]));
       diagonal = row[j];
       row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
     }
@@ -118,10 +119,10 @@ std::vector<std::string_view> Sema::visibleNames(bool dimsOnly) const {
 void Sema::noteNearest(Range range, std::string_view wrong,
                        const std::vector<std::string_view> &names) {
   std::string_view nearest;
-  size_t best = std::max<size_t>(1, wrong.size() / 3) + 1;
+  size_t best = (wrong.size() + 1) / 2 + 1;
   for (std::string_view name : names) {
     size_t distance = editDistance(wrong, name);
-    if (distance < best && distance < name.size()) {
+    if (distance < best && distance < std::max(wrong.size(), name.size())) {
       best = distance;
       nearest = name;
     }
@@ -329,7 +330,11 @@ void Sema::checkUpdate(const syntax::Stmt &stmt, Symbol &state) {
     ExprKind kind =
         stmt.kind == syntax::Stmt::AddAssign ? ExprKind::Add : ExprKind::Sub;
     // A scalar may broadcast, but whole shapes must agree: said as below.
-    if (expr->shape.kind == Shape::Scalar || expr->shape == state.shape) {
+    bool square =
+        expr->shape.kind == Shape::Diagonal &&
+        state.shape == Shape::matrix(expr->shape.rows, expr->shape.cols);
+    if (expr->shape.kind == Shape::Scalar || expr->shape == state.shape ||
+        square) {
       const Expr *before = make({.kind = ExprKind::Ref,
                                  .range = name.range,
                                  .shape = state.shape,
