@@ -29,7 +29,8 @@ std::string missingFeature(const std::vector<std::string> &features) {
   X("bmi")                                                                     \
   X("bmi2")                                                                    \
   X("f16c")                                                                    \
-  X("lzcnt") X("movbe") X("avx512f") X("avx512cd") X("avx512bw") X("avx512dq") \
+  X("lzcnt")                                                                   \
+  X("movbe") X("avx512f") X("avx512cd") X("avx512bw") X("avx512dq")            \
       X("avx512vl") X("avx512ifma") X("avx512vbmi") X("avx512vbmi2")           \
           X("avx512vnni") X("avx512bitalg") X("avx512vpopcntdq")               \
               X("avx512bf16") X("avx512fp16") X("avxvnni") X("gfni")           \

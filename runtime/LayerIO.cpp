@@ -58,6 +58,8 @@ public:
     if (!problem)
       return problem.error();
     run.problem = std::move(*problem);
+    if (Status s = checkSizes(); !s)
+      return s;
     if (Status s = allocateResults(); !s)
       return s;
     warnAboutOthers();
@@ -235,6 +237,31 @@ private:
       run.args.initialStates.push_back(stateView(
           state, *data, *tensor->dtype, tensor->shape[0], tensor->shape[1]));
     }
+    return Status::ok();
+  }
+
+  /// Params and states against the sizes that the inputs have; checkProblem
+  /// does so as well, but speaks of four axes.
+  Status checkSizes() {
+    auto check = [&](const ManifestTensor &tensor, std::vector<int64_t> shape,
+                     const std::vector<int64_t> &own) -> Status {
+      shape.insert(shape.end(), own.begin(), own.end());
+      const FileTensor *given = file.find(tensor.name);
+      if (!given || given->shape == shape)
+        return Status::ok();
+      return wrongShape(*given, shapeText(shape));
+    };
+    for (const ManifestTensor &param : manifest.params)
+      if (Status s = check(param, {run.problem.heads}, param.shape); !s)
+        return s;
+    if (run.args.initialStates.empty())
+      return Status::ok();
+    int64_t count = run.args.slots ? run.args.initialStates[0].shape[0]
+                                   : int64_t(run.problem.sequences.size());
+    for (const ManifestTensor &state : manifest.states)
+      if (Status s = check(state, {count, run.problem.heads}, fileShape(state));
+          !s)
+        return s;
     return Status::ok();
   }
 

@@ -3,9 +3,10 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Worker w takes part in a run when w < active, so a run with fewer threads
-// leaves the others asleep. A worker that wakes late for a round that is
-// already over cannot happen: run waits for every active worker.
+// Worker w may take part in a run when w <= active. The caller does not wait
+// for workers to wake up: when it has handed out the last item it closes the
+// job and waits only for those that are in it. So a run of few short items
+// costs no more than the caller's own work.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,9 +44,10 @@ void ThreadPool::work(int thread, uint64_t seen) {
     if (stopping)
       return;
     seen = round;
-    if (thread > active)
+    if (thread > active || !job)
       continue;
     const auto &item = *job;
+    ++running;
     lock.unlock();
     while (true) {
       int64_t index = next.fetch_add(1, std::memory_order_relaxed);
@@ -54,7 +56,7 @@ void ThreadPool::work(int thread, uint64_t seen) {
       item(thread, index);
     }
     lock.lock();
-    if (--unfinished == 0)
+    if (--running == 0)
       done.notify_one();
   }
 }
@@ -81,7 +83,7 @@ void ThreadPool::run(int threads, int64_t count,
     job = &item;
     next = 0;
     total = count;
-    active = unfinished = wanted;
+    active = wanted;
     ++round;
   }
   wake.notify_all();
@@ -92,7 +94,8 @@ void ThreadPool::run(int threads, int64_t count,
     item(0, index);
   }
   std::unique_lock lock(mutex);
-  done.wait(lock, [&] { return unfinished == 0; });
+  job = nullptr;
+  done.wait(lock, [&] { return running == 0; });
 }
 
 bool AlignedBuffer::reserve(size_t bytes) {

@@ -48,11 +48,12 @@ private:
   std::mutex mutex;    ///< Guards what follows.
   std::condition_variable wake, done;
   std::vector<std::thread> workers; ///< Thread i + 1 of a run.
+  /// Null when nothing is left to start on.
   const std::function<void(int, int64_t)> *job = nullptr;
   std::atomic<int64_t> next = 0;
   int64_t total = 0;
-  int active = 0;     ///< Workers that take part in this run.
-  int unfinished = 0; ///< Of these, how many are still at it.
+  int active = 0;     ///< Workers that may take part in this run.
+  int running = 0;    ///< Of these, how many are at it.
   uint64_t round = 0; ///< Counts runs.
   bool stopping = false;
 };

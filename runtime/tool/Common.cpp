@@ -80,8 +80,8 @@ Result<Bundle> Choice::open() const {
 
 void ShapeOption::declare(CLI::App &verb, const std::string &help) {
   text = fmt::format("B={},T={},H={}", batch, tokens, heads);
-  verb.add_option("--shape", text, help)
-      ->type_name("B=n,T=n,H=n")
+  verb.add_option("--shape", text, help + ", B=n,T=n,H=n")
+      ->type_name("SIZES")
       ->capture_default_str();
 }
 
