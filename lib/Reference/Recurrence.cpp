@@ -123,6 +123,12 @@ void evaluateMatMul(Node &node) {
         out[i * cols + j] = a.data[i * cols + j] * b.data[j];
     return;
   }
+  if (inner == 1) { // An outer product, the one in every update.
+    for (size_t i = 0; i < rows; ++i)
+      for (size_t j = 0; j < cols; ++j)
+        out[i * cols + j] = a.data[i] * b.data[j];
+    return;
+  }
   std::fill(node.buffer.begin(), node.buffer.end(), 0.0);
   for (size_t i = 0; i < rows; ++i)
     for (size_t k = 0; k < inner; ++k) {
