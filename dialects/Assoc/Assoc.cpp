@@ -54,8 +54,8 @@ LogicalResult StateType::verify(function_ref<InFlightDiagnostic()> emitError,
                                 Type storage, Type accumulate) {
   // state_c1
   if (keyDim < 1 || valueDim < 1)
-    return emitError() << "expects dims of at least 1, got " << keyDim << " and "
-                       << valueDim;
+    return emitError() << "expects dims of at least 1, got " << keyDim
+                       << " and " << valueDim;
   // state_c2
   if (!storage.isF32() && !storage.isF16() && !storage.isBF16())
     return emitError() << "expects storage f32, f16 or bf16, got " << storage;

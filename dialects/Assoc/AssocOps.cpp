@@ -49,7 +49,9 @@ SmallVector<StringRef> LayerOp::namesOf(Role role) {
   return found;
 }
 
-YieldOp LayerOp::getYield() { return cast<YieldOp>(getBlock().getTerminator()); }
+YieldOp LayerOp::getYield() {
+  return cast<YieldOp>(getBlock().getTerminator());
+}
 
 OperandRange LayerOp::yieldedOutputs() {
   return getYield().getValues().take_front(getOutputs().size());
@@ -89,9 +91,10 @@ LogicalResult LayerOp::verify() {
                            << arg.getType();
     // layer_c3
     if (!isState && !isStored(arg.getType()))
-      return emitOpError() << "expects '" << attr.getName()
-                           << "' to be a scalar or row of f32, f16 or bf16, got "
-                           << arg.getType();
+      return emitOpError()
+             << "expects '" << attr.getName()
+             << "' to be a scalar or row of f32, f16 or bf16, got "
+             << arg.getType();
     if (isState)
       states.push_back(arg.getType());
     // layer_c6
@@ -119,12 +122,13 @@ LogicalResult LayerOp::verify() {
                << "' to be a scalar or row of f32, f16 or bf16, got " << type;
       // layer_c6
       if (!names.insert(name).second)
-        return emitOpError() << "expects distinct names, got '" << name
-                             << "' twice";
+        return emitOpError()
+               << "expects distinct names, got '" << name << "' twice";
     } else if (type != states[i - outputs]) {
       // layer_c4
-      return yield.emitOpError() << "expects state " << i - outputs << " of type "
-                                 << states[i - outputs] << ", got " << type;
+      return yield.emitOpError()
+             << "expects state " << i - outputs << " of type "
+             << states[i - outputs] << ", got " << type;
     }
   }
   return success();
@@ -138,8 +142,9 @@ LogicalResult WholeOp::verify() {
   // whole_c1
   int64_t valueDim = cast<StateType>(getState().getType()).getValueDim();
   if (valueDim != 1)
-    return emitOpError() << "expects a vector state (value dim 1), got value dim "
-                         << valueDim;
+    return emitOpError()
+           << "expects a vector state (value dim 1), got value dim "
+           << valueDim;
   return success();
 }
 
@@ -173,7 +178,8 @@ LogicalResult MapOp::verify() {
                          << ", got " << block.getArgumentTypes();
   auto yield = dyn_cast<YieldOp>(block.getTerminator());
   // map_c4
-  if (!yield || yield.getValues().getTypes() != TypeRange(type.getValueRowType()))
+  if (!yield ||
+      yield.getValues().getTypes() != TypeRange(type.getValueRowType()))
     return emitOpError() << "expects to yield one row of type "
                          << type.getValueRowType();
   return success();
@@ -189,11 +195,11 @@ LogicalResult StepOp::verify() {
   // step_c1
   if (getBy().size() != erases || getAt().size() != erases ||
       getOf().size() != erases || getDecayed().size() != erases)
-    return emitOpError() << "expects 'along', 'by', 'at', 'of' and 'decayed' of "
-                            "equal length, got "
-                         << erases << ", " << getBy().size() << ", "
-                         << getAt().size() << ", " << getOf().size() << " and "
-                         << getDecayed().size();
+    return emitOpError()
+           << "expects 'along', 'by', 'at', 'of' and 'decayed' of "
+              "equal length, got "
+           << erases << ", " << getBy().size() << ", " << getAt().size() << ", "
+           << getOf().size() << " and " << getDecayed().size();
   // step_c2
   if (getKeys().size() != getValues().size())
     return emitOpError() << "expects as many 'keys' as 'values', got "
@@ -202,8 +208,9 @@ LogicalResult StepOp::verify() {
   for (OperandRange rows : {getAlong(), getAt(), getKeys()})
     for (Value row : rows)
       if (row.getType() != type.getKeyRowType())
-        return emitOpError() << "expects key rows of type "
-                             << type.getKeyRowType() << ", got " << row.getType();
+        return emitOpError()
+               << "expects key rows of type " << type.getKeyRowType()
+               << ", got " << row.getType();
   for (Value row : getValues())
     if (row.getType() != type.getValueRowType())
       return emitOpError() << "expects value rows of type "
@@ -231,8 +238,9 @@ using Operand = OpAsmParser::UnresolvedOperand;
 /// word ( %a, %b )
 static ParseResult parseGroup(OpAsmParser &parser, StringRef word,
                               SmallVectorImpl<Operand> &operands) {
-  return failure(parser.parseKeyword(word) ||
-                 parser.parseOperandList(operands, OpAsmParser::Delimiter::Paren));
+  return failure(
+      parser.parseKeyword(word) ||
+      parser.parseOperandList(operands, OpAsmParser::Delimiter::Paren));
 }
 
 ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
@@ -253,8 +261,8 @@ ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
       return failure();
     std::optional<Domain> domain = symbolizeDomain(word);
     if (!domain)
-      return parser.emitError(loc) << "expects 'log' or 'linear', got '" << word
-                                   << "'";
+      return parser.emitError(loc)
+             << "expects 'log' or 'linear', got '" << word << "'";
     if (parser.parseLParen() || parser.parseOperand(decay) ||
         parser.parseColonType(decayType) || parser.parseRParen())
       return failure();
@@ -271,18 +279,19 @@ ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
         parseGroup(parser, "at", at) || parseGroup(parser, "of", of) ||
         parser.parseKeyword("decayed"))
       return failure();
-    if (parser.parseCommaSeparatedList(
-            OpAsmParser::Delimiter::Square, [&]() -> ParseResult {
-              StringRef word;
-              if (parser.parseKeyword(&word))
-                return failure();
-              decayed.push_back(word == "true");
-              return success();
-            }))
+    if (parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Square,
+                                       [&]() -> ParseResult {
+                                         StringRef word;
+                                         if (parser.parseKeyword(&word))
+                                           return failure();
+                                         decayed.push_back(word == "true");
+                                         return success();
+                                       }))
       return failure();
   }
   if (succeeded(parser.parseOptionalKeyword("write")))
-    if (parseGroup(parser, "keys", keys) || parseGroup(parser, "values", values))
+    if (parseGroup(parser, "keys", keys) ||
+        parseGroup(parser, "values", values))
       return failure();
   if (parser.parseOptionalAttrDict(result.attributes) ||
       parser.parseColonType(type))
@@ -299,11 +308,10 @@ ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
   auto resolve = [&](ArrayRef<Operand> operands, Type operandType) {
     return parser.resolveOperands(operands, operandType, result.operands);
   };
-  return failure(resolve(state, type) ||
-                 (hasDecay && resolve(decay, decayType)) || resolve(along, key) ||
-                 resolve(by, b.getF32Type()) || resolve(at, key) ||
-                 resolve(of, type) || resolve(keys, key) ||
-                 resolve(values, value));
+  return failure(
+      resolve(state, type) || (hasDecay && resolve(decay, decayType)) ||
+      resolve(along, key) || resolve(by, b.getF32Type()) || resolve(at, key) ||
+      resolve(of, type) || resolve(keys, key) || resolve(values, value));
 }
 
 void StepOp::print(OpAsmPrinter &p) {
@@ -317,8 +325,8 @@ void StepOp::print(OpAsmPrinter &p) {
     }
   }
   if (!getAlong().empty()) {
-    p << " erase along(" << getAlong() << ") by(" << getBy() << ") at(" << getAt()
-      << ") of(" << getOf() << ") decayed [";
+    p << " erase along(" << getAlong() << ") by(" << getBy() << ") at("
+      << getAt() << ") of(" << getOf() << ") decayed [";
     llvm::interleaveComma(getDecayed(), p,
                           [&](bool yes) { p << (yes ? "true" : "false"); });
     p << "]";

@@ -61,9 +61,8 @@ static LogicalResult verifyRowArguments(Operation *op, OperandRange ins,
     auto type = cast<RankedTensorType>(input.getType());
     if (type.getRank() < 1 || type.getRank() > 2 ||
         (!type.isDynamicDim(0) && type.getDimSize(0) != chunk))
-      return op->emitOpError()
-             << "expects inputs of a whole sequence or of " << chunk
-             << " rows, got " << type;
+      return op->emitOpError() << "expects inputs of a whole sequence or of "
+                               << chunk << " rows, got " << type;
     if (arg.getType() != rowType(type))
       return op->emitOpError() << "expects a region argument of type "
                                << rowType(type) << ", got " << arg.getType();
@@ -88,9 +87,10 @@ LogicalResult MapOp::verify() {
   if (getPerToken().size() != getNumResults() ||
       getFill().size() != getNumResults() ||
       (getNames() && getNames()->size() != getNumResults()))
-    return emitOpError() << "expects one 'per_token' and 'fill' per result, got "
-                         << getPerToken().size() << " and " << getFill().size()
-                         << " for " << getNumResults();
+    return emitOpError()
+           << "expects one 'per_token' and 'fill' per result, got "
+           << getPerToken().size() << " and " << getFill().size() << " for "
+           << getNumResults();
   auto yield = dyn_cast<YieldOp>(block.getTerminator());
   int64_t expected = 0;
   for (int64_t rows : getPerToken())
@@ -127,9 +127,9 @@ LogicalResult OutputOp::verify() {
                          << getOuts().size();
   for (auto [row, out] : llvm::zip(yield.getValues(), getOuts()))
     if (row.getType() != rowType(out.getType()))
-      return yield.emitOpError() << "expects a row of type "
-                                 << rowType(out.getType()) << ", got "
-                                 << row.getType();
+      return yield.emitOpError()
+             << "expects a row of type " << rowType(out.getType()) << ", got "
+             << row.getType();
   // output_c3
   if (getResultTypes() != getOuts().getTypes())
     return emitOpError() << "expects results of the types of its outputs";
@@ -146,17 +146,17 @@ static LogicalResult verifyDecay(Operation *op, Value decay, int64_t rows,
                                  int64_t perToken, int64_t steps,
                                  int64_t keyDim) {
   if (perToken < 1 || rows % perToken)
-    return op->emitOpError() << "expects a multiple of " << perToken
-                             << " rows, got " << rows;
+    return op->emitOpError()
+           << "expects a multiple of " << perToken << " rows, got " << rows;
   if (!decay)
     return success();
   auto type = cast<RankedTensorType>(decay.getType());
   int64_t expected = rows / perToken * steps;
   if (type.getDimSize(0) != expected ||
       (type.getRank() == 2 && type.getDimSize(1) != keyDim))
-    return op->emitOpError() << "expects a decay of " << expected
-                             << " steps and key dim " << keyDim << ", got "
-                             << type;
+    return op->emitOpError()
+           << "expects a decay of " << expected << " steps and key dim "
+           << keyDim << ", got " << type;
   return success();
 }
 
@@ -172,8 +172,8 @@ LogicalResult ScoresOp::verify() {
     return failure();
   // scores_c2
   if (py < 1 || y % py || x / px != y / py)
-    return emitOpError() << "expects rows of the same tokens, got " << x << " by "
-                         << px << " and " << y << " by " << py;
+    return emitOpError() << "expects rows of the same tokens, got " << x
+                         << " by " << px << " and " << y << " by " << py;
   // scores_c4
   if (dim(getResult(), 0) != x || dim(getResult(), 1) != y)
     return emitOpError() << "expects a result of [" << x << ", " << y
@@ -250,7 +250,8 @@ LogicalResult CarryOp::verify() {
     auto list = dyn_cast<ArrayAttr>(rows);
     // carry_c2
     if (!list || dim(key, 0) != dim(value, 0) ||
-        dim(key, 1) != dim(getState(), 0) || dim(value, 1) != dim(getState(), 1))
+        dim(key, 1) != dim(getState(), 0) ||
+        dim(value, 1) != dim(getState(), 1))
       return emitOpError() << "expects keys [Y, " << dim(getState(), 0)
                            << "] and values [Y, " << dim(getState(), 1)
                            << "], got " << key.getType() << " and "
@@ -276,10 +277,11 @@ void StageOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
       continue;
     }
     if (auto op = dyn_cast_or_null<OpAsmOpInterface>(value.getDefiningOp()))
-      op.getAsmResultNames([&, result = result, value = value](Value v, StringRef name) {
-        if (v == value)
-          setName(result, name);
-      });
+      op.getAsmResultNames(
+          [&, result = result, value = value](Value v, StringRef name) {
+            if (v == value)
+              setName(result, name);
+          });
   }
 }
 

@@ -205,12 +205,13 @@ Value Emitter::emitNode(const Expr *e) {
 Value Emitter::emitMatMul(const Expr *e) {
   const Expr *lhs = e->args[0], *rhs = e->args[1];
   const Expr *left = untransposed(lhs), *right = untransposed(rhs);
-  if (isStateRef(right) || (isStateRef(left) && e->shape.kind == Shape::Scalar)) {
+  if (isStateRef(right) ||
+      (isStateRef(left) && e->shape.kind == Shape::Scalar)) {
     // A read; of a vector state it gives the one element of the row.
     const Expr *state = isStateRef(right) ? right : left;
     const Expr *key = isStateRef(right) ? left : right;
-    Value row = assoc::ReadOp::create(
-        b, stateAt(state->symbol, state->version), emit(key));
+    Value row = assoc::ReadOp::create(b, stateAt(state->symbol, state->version),
+                                      emit(key));
     if (state->symbol->shape.kind != Shape::Row)
       return row;
     return vector::ExtractOp::create(b, row, ArrayRef<int64_t>{0});
@@ -263,8 +264,8 @@ void Emitter::emitWrite(const Stmt &stmt, const Write &write, Value decayed,
     Value value = emit(write.value);
     if (write.coeff)
       value = binary(ExprKind::Mul, emit(write.coeff), value);
-    state = assoc::AddOp::create(b, state, key,
-                                 asRow(value, type.getValueDim()));
+    state =
+        assoc::AddOp::create(b, state, key, asRow(value, type.getValueDim()));
   }
   for (const Read &read : write.reads) {
     Value by = scalarOrOne(read.coeff);
@@ -350,7 +351,8 @@ Value Emitter::emitMatrixRow(const Expr *e) {
       const Expr *right = e->args[1];
       if (!isStateRef(right)) {
         mlir::emitError(placeOf(right->range))
-            << "a matrix product needs a plain state on its right in the step form";
+            << "a matrix product needs a plain state on its right in the step "
+               "form";
         return nullptr;
       }
       Value row = arg(0);
@@ -358,7 +360,8 @@ Value Emitter::emitMatrixRow(const Expr *e) {
                        b, stateAt(right->symbol, right->version), row)
                  : Value();
     }
-    return binary(ExprKind::Mul, arg(0), arg(1)); // x^T @ y, diag(w) @ M, M @ diag
+    return binary(ExprKind::Mul, arg(0),
+                  arg(1)); // x^T @ y, diag(w) @ M, M @ diag
   case ExprKind::Call: {
     SmallVector<Value> args;
     for (unsigned i = 0; i < e->args.size(); ++i) {
@@ -451,9 +454,9 @@ OwningOpRef<ModuleOp> Emitter::run() {
   declare(layer.states, assoc::Role::State);
   for (const Symbol *symbol : layer.outputs)
     outputs.push_back(b.getStringAttr(symbol->name));
-  auto op = assoc::LayerOp::create(b, b.getStringAttr(layer.name),
-                                   b.getArrayAttr(args),
-                                   b.getArrayAttr(outputs));
+  auto op =
+      assoc::LayerOp::create(b, b.getStringAttr(layer.name),
+                             b.getArrayAttr(args), b.getArrayAttr(outputs));
   Block &body = op.getBody().emplaceBlock();
   b.setInsertionPointToStart(&body);
   for (const Symbol *symbol : arguments) {

@@ -71,7 +71,8 @@ static Value normOf(ImplicitLocOpBuilder &b, Value x, double divisor,
                     double eps) {
   Value sum = plum::sumOf(b, arith::MulFOp::create(b, x, x));
   if (divisor != 1)
-    sum = arith::MulFOp::create(b, sum, plum::constantLike(b, sum, 1 / divisor));
+    sum =
+        arith::MulFOp::create(b, sum, plum::constantLike(b, sum, 1 / divisor));
   sum = arith::AddFOp::create(b, sum, plum::constantLike(b, sum, eps));
   Value scale = math::RsqrtOp::create(b, sum);
   plum::unifyShapes(b, x, scale);

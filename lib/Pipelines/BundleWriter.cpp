@@ -30,9 +30,12 @@ std::string plum::bundleHeader(const Manifest &m) {
   llvm::raw_string_ostream out(text);
   std::string guard = "PLUM_BUNDLE_" + llvm::StringRef(m.layer).upper() + "_H";
   out << "/* Layer '" << m.layer << "', compiled by plum " << m.plum << " for "
-      << m.cpu << ".\n * One call runs one head of one sequence; see plum/ABI/KernelABI.h."
+      << m.cpu
+      << ".\n * One call runs one head of one sequence; see "
+         "plum/ABI/KernelABI.h."
       << "\n *\n";
-  auto list = [&](const char *field, const std::vector<ManifestTensor> &tensors) {
+  auto list = [&](const char *field,
+                  const std::vector<ManifestTensor> &tensors) {
     for (size_t i = 0; i < tensors.size(); ++i)
       out << " * " << field << "[" << i << "]  " << tensors[i].name << " : "
           << shapeText(tensors[i]) << "\n";
@@ -49,8 +52,8 @@ std::string plum::bundleHeader(const Manifest &m) {
     if (kernel.form == KernelForm::Chunk)
       out << ", chunks of " << kernel.chunk << " tokens";
     out << " */\n#define " << llvm::StringRef(kernel.symbol).upper()
-        << "_WORKSPACE_BYTES " << kernel.workspaceBytes << "\nvoid " << kernel.symbol
-        << "(const plum_kernel_args *args);\n\n";
+        << "_WORKSPACE_BYTES " << kernel.workspaceBytes << "\nvoid "
+        << kernel.symbol << "(const plum_kernel_args *args);\n\n";
   }
   out << "#ifdef __cplusplus\n}\n#endif\n\n#endif /* " << guard << " */\n";
   return text;
@@ -81,7 +84,8 @@ Status plum::writeBundle(const std::string &dir, const Manifest &manifest,
     return Error{target, "is a file, expected a directory for the bundle", {}};
   if (exists && !fs::exists(target + "/manifest.json") &&
       fs::directory_iterator(target, code) != fs::directory_iterator())
-    return Error{target, "holds files that are not a bundle; nothing was written",
+    return Error{target,
+                 "holds files that are not a bundle; nothing was written",
                  {"give a new or empty directory, or a bundle to replace"}};
   llvm::StringRef parent = llvm::sys::path::parent_path(target);
   if (!parent.empty() && (code = fs::create_directories(parent)))
@@ -102,7 +106,9 @@ Status plum::writeBundle(const std::string &dir, const Manifest &manifest,
                              llvm::StringRef(spec.data(), spec.size()));
         !s)
       return s;
-    if (Status s = writeFile(base + manifest.layer + ".h", bundleHeader(manifest)); !s)
+    if (Status s =
+            writeFile(base + manifest.layer + ".h", bundleHeader(manifest));
+        !s)
       return s;
     return writeFile(base + "manifest.json", writeManifest(manifest));
   };

@@ -34,7 +34,8 @@ namespace {
 /// One compilation: the layer, the module and what was said about them.
 class Compilation {
 public:
-  Compilation(const Source &source, const CompileOptions &options, CompileReport &report)
+  Compilation(const Source &source, const CompileOptions &options,
+              CompileReport &report)
       : source(source), options(options), report(report), diags(source),
         context(MLIRContext::Threading::DISABLED) {
     DialectRegistry registry;
@@ -83,12 +84,14 @@ plum::Range Compilation::rangeOf(Location loc) {
   if (auto named = dyn_cast<NameLoc>(loc))
     return rangeOf(named.getChildLoc());
   if (auto fused = dyn_cast<FusedLoc>(loc))
-    return fused.getLocations().empty() ? plum::Range() : rangeOf(fused.getLocations().front());
+    return fused.getLocations().empty() ? plum::Range()
+                                        : rangeOf(fused.getLocations().front());
   auto place = dyn_cast<FileLineColLoc>(loc);
   if (!place || !place.getLine())
     return {};
   std::string_view line = source.line(place.getLine());
-  uint32_t begin = uint32_t(line.data() - source.text().data()) + place.getColumn() - 1;
+  uint32_t begin =
+      uint32_t(line.data() - source.text().data()) + place.getColumn() - 1;
   return {begin, begin + 1};
 }
 
@@ -118,7 +121,9 @@ Error Compilation::failure() {
 
 Status Compilation::run(StringRef last) {
   if (options.target != "cpu")
-    return Error{"--target", "unknown target '" + options.target + "', expected 'cpu'", {}};
+    return Error{"--target",
+                 "unknown target '" + options.target + "', expected 'cpu'",
+                 {}};
   for (int64_t chunk : options.chunks)
     if (chunk < 1 || chunk > 256 || !llvm::isPowerOf2_64(uint64_t(chunk)))
       return Error{"--chunk",
@@ -132,7 +137,8 @@ Status Compilation::run(StringRef last) {
 
   frontend::SpecOptions spec = options.spec;
   spec.stepOnly |= options.form == Form::Step;
-  layer = timed("parse and check", [&] { return frontend::parseSpec(diags, spec); });
+  layer = timed("parse and check",
+                [&] { return frontend::parseSpec(diags, spec); });
   if (!layer)
     return failure();
   ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diag) {
@@ -141,7 +147,8 @@ Status Compilation::run(StringRef last) {
   });
   EmitOptions emit;
   emit.f32Storage = options.precision == Precision::F32;
-  module = timed("assoc", [&] { return emitAssoc(*layer, source, emit, context); });
+  module =
+      timed("assoc", [&] { return emitAssoc(*layer, source, emit, context); });
   if (!module || mlir::failed(mlir::verify(*module)))
     return failure();
 
@@ -167,7 +174,8 @@ Status Compilation::run(StringRef last) {
           decay = op->getOperand(0);
         auto op = step->getParentOfType<assoc::LayerOp>();
         unsigned number = cast<BlockArgument>(decay).getArgNumber();
-        std::string name = cast<assoc::ArgAttr>(op.getArgs()[number]).getName().str();
+        std::string name =
+            cast<assoc::ArgAttr>(op.getArgs()[number]).getName().str();
         if (!llvm::is_contained(logDecays, name))
           logDecays.push_back(name);
       });
@@ -213,7 +221,8 @@ Manifest Compilation::manifest() {
     else if (symbol->shape.kind == frontend::Shape::Row)
       tensor.shape = {symbol->shape.cols};
     tensor.declared = symbol->dtype;
-    tensor.dtype = options.precision == Precision::F32 ? DType::F32 : symbol->dtype;
+    tensor.dtype =
+        options.precision == Precision::F32 ? DType::F32 : symbol->dtype;
     return tensor;
   };
   for (const frontend::Symbol *symbol : layer->params)
@@ -238,7 +247,9 @@ Manifest Compilation::manifest() {
     }
     auto products = function->getAttrOfType<ArrayAttr>(kMatmulsAttr);
     for (auto product : products.getAsRange<DictionaryAttr>()) {
-      auto number = [&](StringRef key) { return product.getAs<IntegerAttr>(key).getInt(); };
+      auto number = [&](StringRef key) {
+        return product.getAs<IntegerAttr>(key).getInt();
+      };
       ManifestMatmul matmul{product.getAs<StringAttr>("what").getValue().str(),
                             number("m"), number("n"), number("k"), 1};
       kernel.flopsPerChunk += 2 * matmul.m * matmul.n * matmul.k;
@@ -247,28 +258,34 @@ Manifest Compilation::manifest() {
     m.kernels.push_back(std::move(kernel));
   }
   // Step first, then chunks in the order they were asked for.
-  std::sort(m.kernels.begin(), m.kernels.end(), [&](const auto &a, const auto &b) {
-    auto rank = [&](const ManifestKernel &kernel) {
-      if (kernel.form == KernelForm::Step)
-        return std::ptrdiff_t(-1);
-      return llvm::find(options.chunks, kernel.chunk) - options.chunks.begin();
-    };
-    return rank(a) < rank(b);
-  });
+  std::sort(m.kernels.begin(), m.kernels.end(),
+            [&](const auto &a, const auto &b) {
+              auto rank = [&](const ManifestKernel &kernel) {
+                if (kernel.form == KernelForm::Step)
+                  return std::ptrdiff_t(-1);
+                return llvm::find(options.chunks, kernel.chunk) -
+                       options.chunks.begin();
+              };
+              return rank(a) < rank(b);
+            });
   return m;
 }
 
 } // namespace
 
-Result<std::string> plum::compileToPhase(const Source &source, const CompileOptions &options,
-                                         std::string_view phase, CompileReport &report) {
+Result<std::string> plum::compileToPhase(const Source &source,
+                                         const CompileOptions &options,
+                                         std::string_view phase,
+                                         CompileReport &report) {
   StringRef last(phase.data(), phase.size());
-  auto known = llvm::any_of(phases(), [&](const Phase &each) { return each.name == last; });
+  auto known = llvm::any_of(
+      phases(), [&](const Phase &each) { return each.name == last; });
   if (!known) {
     std::string names;
     for (const Phase &each : phases())
       names += (names.empty() ? "" : ", ") + each.name.str();
-    return Error{"--stop-after", "unknown phase '" + last.str() + "', expected one of " + names,
+    return Error{"--stop-after",
+                 "unknown phase '" + last.str() + "', expected one of " + names,
                  {}};
   }
   Compilation compilation(source, options, report);
@@ -288,4 +305,13 @@ Status plum::compileBundle(const Source &source, const CompileOptions &options,
   if (!object)
     return object.error();
   return writeBundle(dir, compilation.manifest(), *object, source.text());
+}
+
+Result<Manifest> plum::describeLayer(const Source &source,
+                                     const CompileOptions &options,
+                                     CompileReport &report) {
+  Compilation compilation(source, options, report);
+  if (Status status = compilation.run("normal"); !status)
+    return status.error();
+  return compilation.manifest();
 }

@@ -25,7 +25,8 @@ class Describer {
 public:
   explicit Describer(func::FuncOp function)
       : function(function),
-        names(function, OpPrintingFlags().printNameLocAsPrefix(true)), out(text) {}
+        names(function, OpPrintingFlags().printNameLocAsPrefix(true)),
+        out(text) {}
 
   std::string run();
 
@@ -58,7 +59,8 @@ private:
 void Describer::line(Value result, const Twine &equation) {
   std::string left = nameOf(result) + " = " + equation.str();
   out << "//   " << llvm::left_justify(left, 62) << " [";
-  llvm::interleaveComma(cast<RankedTensorType>(result.getType()).getShape(), out);
+  llvm::interleaveComma(cast<RankedTensorType>(result.getType()).getShape(),
+                        out);
   out << "]\n";
 }
 
@@ -77,37 +79,42 @@ void Describer::describe(Operation *op) {
       })
       .Case<CumsumOp>([&](CumsumOp op) {
         bool log = op.getDomain() == assoc::Domain::Log;
-        line(op.getResult(), (log ? "cumsum(" : "cumsum(log ") + nameOf(op.getDecay()) + ")");
+        line(op.getResult(),
+             (log ? "cumsum(" : "cumsum(log ") + nameOf(op.getDecay()) + ")");
       })
       .Case<ScoresOp>([&](ScoresOp op) {
         std::string x = nameOf(op.getX()), y = nameOf(op.getY());
         StringRef mask = maskOf(op.getXRows());
         if (op.getDecay()) {
           std::string G = nameOf(op.getDecay());
-          line(op.getResult(), "<" + x + "_i, " + y + "_j exp(" + G + "_i - " + G +
-                                   "_j)>, " + mask);
+          line(op.getResult(), "<" + x + "_i, " + y + "_j exp(" + G + "_i - " +
+                                   G + "_j)>, " + mask);
         } else {
           line(op.getResult(), "<" + x + "_i, " + y + "_j>, " + mask);
         }
       })
       .Case<InverseOp>([&](InverseOp op) {
-        std::string scale = op.getScale() ? "diag(" + nameOf(op.getScale()) + ") " : "";
+        std::string scale =
+            op.getScale() ? "diag(" + nameOf(op.getScale()) + ") " : "";
         line(op.getResult(), "(I - " + scale + nameOf(op.getScores()) + ")^-1");
       })
       .Case<ReadOp>([&](ReadOp op) {
-        std::string decay = op.getDecay() ? " exp(" + nameOf(op.getDecay()) + ")" : "";
+        std::string decay =
+            op.getDecay() ? " exp(" + nameOf(op.getDecay()) + ")" : "";
         line(op.getResult(),
              "(" + nameOf(op.getX()) + decay + ") " + nameOf(op.getState()));
       })
       .Case<ScaleOp>([&](ScaleOp op) {
-        line(op.getResult(), "diag(" + nameOf(op.getBy()) + ") " + nameOf(op.getRows()));
+        line(op.getResult(),
+             "diag(" + nameOf(op.getBy()) + ") " + nameOf(op.getRows()));
       })
       .Case<arith::AddFOp>([&](arith::AddFOp op) {
         line(op.getResult(), nameOf(op.getLhs()) + " + " + nameOf(op.getRhs()));
       })
       .Case<MatmulOp>([&](MatmulOp op) {
         std::string onto = op.getOnto() ? nameOf(op.getOnto()) + " + " : "";
-        line(op.getResult(), onto + nameOf(op.getMatrix()) + " " + nameOf(op.getRows()));
+        line(op.getResult(),
+             onto + nameOf(op.getMatrix()) + " " + nameOf(op.getRows()));
       })
       .Case<CarryOp>([&](CarryOp op) {
         std::string G = op.getDecay() ? nameOf(op.getDecay()) : "";
@@ -127,8 +134,9 @@ void Describer::describe(Operation *op) {
       })
       .Case<StageOp>([&](StageOp op) {
         out << "// " << stringifyStage(op.getStage())
-            << (op.getStage() == Stage::Prepare ? ": does not depend on the state\n"
-                                                : ": depends on the state\n");
+            << (op.getStage() == Stage::Prepare
+                    ? ": does not depend on the state\n"
+                    : ": depends on the state\n");
         for (Operation &inner : op.getBody().front())
           describe(&inner);
       });
@@ -136,7 +144,8 @@ void Describer::describe(Operation *op) {
 
 std::string Describer::run() {
   out << "// @" << function.getName() << ": for each chunk of "
-      << function->getAttrOfType<IntegerAttr>(kChunkAttr).getInt() << " tokens\n";
+      << function->getAttrOfType<IntegerAttr>(kChunkAttr).getInt()
+      << " tokens\n";
   function.walk([&](scf::ForOp loop) {
     for (Operation &op : loop.getBody()->without_terminator())
       describe(&op);

@@ -79,10 +79,13 @@ ArrayRef<Phase> plum::phases() {
 namespace {
 /// The options of every phase on plum-opt's command line.
 struct PhasePipelineOptions : public PassPipelineOptions<PhasePipelineOptions> {
-  ListOption<int64_t> chunks{*this, "chunks", llvm::cl::desc("chunk sizes C in tokens")};
-  Option<int64_t> lanes{*this, "lanes", llvm::cl::desc("f32 lanes of a vector register"),
+  ListOption<int64_t> chunks{*this, "chunks",
+                             llvm::cl::desc("chunk sizes C in tokens")};
+  Option<int64_t> lanes{*this, "lanes",
+                        llvm::cl::desc("f32 lanes of a vector register"),
                         llvm::cl::init(16)};
-  Option<int64_t> registers{*this, "registers", llvm::cl::desc("vector registers"),
+  Option<int64_t> registers{*this, "registers",
+                            llvm::cl::desc("vector registers"),
                             llvm::cl::init(32)};
 };
 } // namespace
@@ -109,9 +112,10 @@ void plum::registerPipelines() {
 }
 
 void plum::registerDialects(DialectRegistry &registry) {
-  registry.insert<assoc::AssocDialect, chunk::ChunkDialect, arith::ArithDialect,
-                  func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
-                  scf::SCFDialect, tensor::TensorDialect, vector::VectorDialect>();
+  registry
+      .insert<assoc::AssocDialect, chunk::ChunkDialect, arith::ArithDialect,
+              func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
+              scf::SCFDialect, tensor::TensorDialect, vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
 }

@@ -30,9 +30,9 @@ HostTarget::~HostTarget() = default;
 
 /// The features worth checking before an object is loaded elsewhere.
 static constexpr llvm::StringLiteral kVectorFeatures[] = {
-    "sse4.2",   "avx",      "f16c",     "fma",        "avx2",       "bmi2",
-    "avx512f",  "avx512bw", "avx512cd", "avx512dq",   "avx512vl",   "avx512bf16",
-    "avx512fp16"};
+    "sse4.2",   "avx",        "f16c",      "fma",      "avx2",
+    "bmi2",     "avx512f",    "avx512bw",  "avx512cd", "avx512dq",
+    "avx512vl", "avx512bf16", "avx512fp16"};
 
 Result<HostTarget> HostTarget::create(const std::string &name) {
   llvm::InitializeNativeTarget();
@@ -42,7 +42,8 @@ Result<HostTarget> HostTarget::create(const std::string &name) {
   std::string error;
   const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!found)
-    return Error{"", "no code generator for '" + triple.str() + "': " + error, {}};
+    return Error{
+        "", "no code generator for '" + triple.str() + "': " + error, {}};
   std::string features;
   target.cpu = name;
   if (name == "native") {
@@ -55,12 +56,13 @@ Result<HostTarget> HostTarget::create(const std::string &name) {
   }
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
-  target.machine.reset(found->createTargetMachine(triple, target.cpu, features, options,
-                                                  llvm::Reloc::PIC_, std::nullopt,
-                                                  llvm::CodeGenOptLevel::Default));
+  target.machine.reset(found->createTargetMachine(
+      triple, target.cpu, features, options, llvm::Reloc::PIC_, std::nullopt,
+      llvm::CodeGenOptLevel::Default));
   const llvm::MCSubtargetInfo *info = target.machine->getMCSubtargetInfo();
   if (!info->isCPUStringValid(target.cpu))
-    return Error{"--cpu", "unknown CPU '" + name + "'",
+    return Error{"--cpu",
+                 "unknown CPU '" + name + "'",
                  {"an LLVM CPU name such as 'x86-64-v3', or 'native'"}};
   for (llvm::StringRef feature : kVectorFeatures)
     if (triple.isX86() && info->checkFeatures(("+" + feature).str()))
@@ -83,7 +85,8 @@ int64_t HostTarget::registers() const {
 
 Result<std::string> HostTarget::emitObject(mlir::ModuleOp module) {
   llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> code = mlir::translateModuleToLLVMIR(module, context);
+  std::unique_ptr<llvm::Module> code =
+      mlir::translateModuleToLLVMIR(module, context);
   if (!code)
     return Error{"", "the kernels have no LLVM IR", {}};
   code->setTargetTriple(machine->getTargetTriple());
@@ -109,7 +112,8 @@ Result<std::string> HostTarget::emitObject(mlir::ModuleOp module) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, sccs, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*code, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2)
+      .run(*code, modules);
 
   llvm::SmallString<0> bytes;
   llvm::raw_svector_ostream stream(bytes);
@@ -129,13 +133,16 @@ Status plum::linkShared(const std::string &object, const std::string &output) {
       break;
     }
   if (linker.empty())
-    return Error{"", "no linker found: install lld-22 (ld.lld-22), or any ld", {}};
+    return Error{
+        "", "no linker found: install lld-22 (ld.lld-22), or any ld", {}};
   std::string message;
   int code = llvm::sys::ExecuteAndWait(
-      linker, {linker, "-shared", "-z", "noexecstack", "-o", output, object}, std::nullopt,
-      {}, 0, 0, &message);
+      linker, {linker, "-shared", "-z", "noexecstack", "-o", output, object},
+      std::nullopt, {}, 0, 0, &message);
   if (code)
-    return Error{output, "'" + linker + "' could not link the kernels" +
-                             (message.empty() ? "" : ": " + message), {}};
+    return Error{output,
+                 "'" + linker + "' could not link the kernels" +
+                     (message.empty() ? "" : ": " + message),
+                 {}};
   return Status::ok();
 }

@@ -63,7 +63,9 @@ static Interval intervalAt(Value value, unsigned depth) {
   Attribute constant;
   if (matchPattern(op, m_Constant(&constant)))
     return constantInterval(constant);
-  auto of = [&](unsigned i) { return intervalAt(op->getOperand(i), depth - 1); };
+  auto of = [&](unsigned i) {
+    return intervalAt(op->getOperand(i), depth - 1);
+  };
   auto monotone = [&](double (*f)(double)) -> Interval {
     Interval x = of(0);
     return {f(x.low), f(x.high)};
@@ -86,7 +88,9 @@ static Interval intervalAt(Value value, unsigned depth) {
       .Case<MulFOp>([&](auto) {
         Interval x = of(0);
         if (op->getOperand(0) == op->getOperand(1)) // a square
-          return Interval{x.low > 0 ? x.low * x.low : x.high < 0 ? x.high * x.high : 0.0,
+          return Interval{x.low > 0    ? x.low * x.low
+                          : x.high < 0 ? x.high * x.high
+                                       : 0.0,
                           std::max(x.low * x.low, x.high * x.high)};
         return product(x, of(1));
       })

@@ -54,8 +54,9 @@ bool isUpdate(Operation *op) {
 Operation *nextUpdate(Value state) {
   Operation *next = nullptr;
   for (OpOperand &use : state.getUses()) {
-    bool continues = (isUpdate(use.getOwner()) || isa<MapOp, StepOp>(use.getOwner())) &&
-                     use.getOperandNumber() == 0;
+    bool continues =
+        (isUpdate(use.getOwner()) || isa<MapOp, StepOp>(use.getOwner())) &&
+        use.getOperandNumber() == 0;
     if (continues)
       next = next ? nullptr : use.getOwner();
   }
@@ -95,13 +96,15 @@ bool Cutter::cut(Value start, SmallVectorImpl<StepOps> &steps) {
     StepOps *step = &steps.back();
     bool decays = isa<GateOp, DecayOp>(op);
     bool fresh = step->ops.empty();
-    bool mustCut = !fresh && (decays || isUsedApart(state) || forced.contains(state) ||
-                              (isa<DeltaOp>(op) && step->writes));
+    bool mustCut =
+        !fresh && (decays || isUsedApart(state) || forced.contains(state) ||
+                   (isa<DeltaOp>(op) && step->writes));
     if (auto erase = dyn_cast<EraseOp>(op); erase && !mustCut) {
       Value of = erase.getOf();
       if (of == state && step->writes) {
         mustCut = true;
-      } else if (of != step->input && of != step->decayed && !cuts.contains(of)) {
+      } else if (of != step->input && of != step->decayed &&
+                 !cuts.contains(of)) {
         forced.insert(of);
         return false;
       }
@@ -151,19 +154,23 @@ BoundsAttr NormalizePass::boundsOf(Value decay, Domain domain, Value state,
   bool plain = log && isa<BlockArgument>(source);
   if (plain)
     range.high = 0;
-  double largest = log ? range.high : std::max(std::fabs(range.low), range.high);
+  double largest =
+      log ? range.high : std::max(std::fabs(range.low), range.high);
   bool shrinks = largest <= (log ? 0 : 1);
   bool bounded = shrinks && log && std::isfinite(range.low);
   InFlightDiagnostic remark = emitRemark(loc);
-  remark << (log ? "log decay of '" : "decay of '") << nameOf(state) << "' lies in ["
-         << range.low << ", " << range.high << "]";
+  remark << (log ? "log decay of '" : "decay of '") << nameOf(state)
+         << "' lies in [" << range.low << ", " << range.high << "]";
   if (plain)
-    remark << " (an input used as a log decay is taken to be <= 0; 'plum check' "
-              "verifies it)";
+    remark
+        << " (an input used as a log decay is taken to be <= 0; 'plum check' "
+           "verifies it)";
   if (bounded)
-    remark << ": bounded, a sub-block of 16 tokens may be factored through one anchor";
+    remark << ": bounded, a sub-block of 16 tokens may be factored through one "
+              "anchor";
   else if (shrinks)
-    remark << ": unbounded, factors within a sub-block are formed only as products that "
+    remark << ": unbounded, factors within a sub-block are formed only as "
+              "products that "
               "never exceed 1";
   else
     remark << ": it may grow, nothing is assumed";
@@ -201,7 +208,8 @@ void NormalizePass::buildStep(StepOps step) {
         .Case<GateOp, DecayOp>([&](auto gate) {
           decay = gate.getDecay();
           domain = gate.getDomainAttr();
-          bounds = boundsOf(decay, domain.getValue(), gate.getState(), gate.getLoc());
+          bounds = boundsOf(decay, domain.getValue(), gate.getState(),
+                            gate.getLoc());
         })
         .Case<AddOp>([&](AddOp add) { write(add.getKey(), add.getValue()); })
         .Case<EraseOp>([&](EraseOp op) {
@@ -213,15 +221,16 @@ void NormalizePass::buildStep(StepOps step) {
           if (auto named = dyn_cast<NameLoc>(loc))
             loc = named.getChildLoc();
           Value minus = arith::NegFOp::create(b, loc, delta.getBeta());
-          Value beta = vector::BroadcastOp::create(b, loc, delta.getValue().getType(),
-                                                   delta.getBeta());
+          Value beta = vector::BroadcastOp::create(
+              b, loc, delta.getValue().getType(), delta.getBeta());
           erase(delta.getKey(), minus, delta.getKey(), delta.getState());
           write(delta.getKey(),
                 arith::MulFOp::create(b, loc, beta, delta.getValue()));
         });
   }
-  auto made = StepOp::create(b, loc, step.input.getType(), step.input, decay, domain,
-                             bounds, along, by, at, of, decayed, keys, values);
+  auto made =
+      StepOp::create(b, loc, step.input.getType(), step.input, decay, domain,
+                     bounds, along, by, at, of, decayed, keys, values);
   last->getResult(0).replaceAllUsesWith(made.getResult());
   renamed[last->getResult(0)] = made.getResult();
   ++numSteps;

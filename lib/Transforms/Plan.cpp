@@ -74,7 +74,8 @@ void PlanPass::runOnOperation() {
       SetVector<Value> captured;
       getUsedValuesDefinedAbove(op.getRegions(), captured);
       captured.insert(op.operand_begin(), op.operand_end());
-      bool needs = llvm::any_of(captured, [&](Value v) { return needsState.contains(v); });
+      bool needs = llvm::any_of(
+          captured, [&](Value v) { return needsState.contains(v); });
       if (needs)
         needsState.insert(op.result_begin(), op.result_end());
       (needs ? scan : prepare).push_back(&op);

@@ -146,9 +146,10 @@ FailureOr<StateChain> ChainReader::read(BlockArgument start) {
       if (auto step = dyn_cast<StepOp>(user); step && step.getState() == state)
         next = step;
       else if (!isa<StepOp, assoc::ReadOp, assoc::YieldOp>(user)) {
-        user->emitRemark() << "layer '" << layer.getSymName()
-                           << "' has no chunkwise form: this op is not a step or "
-                              "a read; it runs in the step form";
+        user->emitRemark()
+            << "layer '" << layer.getSymName()
+            << "' has no chunkwise form: this op is not a step or "
+               "a read; it runs in the step form";
         return failure();
       }
     }
@@ -199,7 +200,8 @@ private:
     Tensor *result;
     StringRef name;
   };
-  void request(Tensor &result, StringRef name, ArrayRef<Value> rows, double fill);
+  void request(Tensor &result, StringRef name, ArrayRef<Value> rows,
+               double fill);
   Value rowOr(ImplicitLocOpBuilder &in, Value row, const Request &request,
               IRMapping &map);
 
@@ -223,15 +225,15 @@ private:
   int64_t chunk;
   ImplicitLocOpBuilder b;
   SmallVector<StateChain, 0> chains;
-  DenseMap<Value, int> levels;       ///< Of reads: one above their state's.
-  DenseMap<Value, int> chainLevels;  ///< Of state arguments.
+  DenseMap<Value, int> levels;      ///< Of reads: one above their state's.
+  DenseMap<Value, int> chainLevels; ///< Of state arguments.
   SmallVector<Request> requests;
 
   func::FuncOp function;
   scf::ForOp loop;
-  IRMapping perLayer;                ///< Params and what is made of them alone.
-  DenseMap<Value, Value> tensors;    ///< Layer values that are tensors by now.
-  DenseMap<Value, Value> states;     ///< State argument -> its tensor.
+  IRMapping perLayer;             ///< Params and what is made of them alone.
+  DenseMap<Value, Value> tensors; ///< Layer values that are tensors by now.
+  DenseMap<Value, Value> states;  ///< State argument -> its tensor.
   /// Tensors of each chain.
   struct Rows {
     Tensor decay, along, at, by, u0, keys, values;
@@ -242,7 +244,8 @@ private:
 
 bool Derivation::isPerLayer(Value value) {
   if (auto arg = dyn_cast<BlockArgument>(value))
-    return cast<ArgAttr>(layer.getArgs()[arg.getArgNumber()]).getRole() == Role::Param;
+    return cast<ArgAttr>(layer.getArgs()[arg.getArgNumber()]).getRole() ==
+           Role::Param;
   Operation *op = value.getDefiningOp();
   return isPure(op) && llvm::all_of(op->getOperands(),
                                     [&](Value v) { return isPerLayer(v); });
@@ -304,10 +307,11 @@ LogicalResult Derivation::readChains() {
     levels = known;
     pending = std::move(rest);
     if (!progress) {
-      layer.emitRemark() << "layer '" << layer.getSymName()
-                         << "' has no chunkwise form: what its state writes depends on "
-                            "what it reads other than by an erase; it runs in the step "
-                            "form";
+      layer.emitRemark()
+          << "layer '" << layer.getSymName()
+          << "' has no chunkwise form: what its state writes depends on "
+             "what it reads other than by an erase; it runs in the step "
+             "form";
       return failure();
     }
   }
@@ -337,7 +341,8 @@ Value Derivation::cloneInto(OpBuilder &in, Value value, IRMapping &map,
                             SmallVectorImpl<Value> &tokenInputs) {
   if (Value done = map.lookupOrNull(value))
     return done;
-  if (isPerLayer(value) && !(value.getDefiningOp() && matchPattern(value, m_Constant()))) {
+  if (isPerLayer(value) &&
+      !(value.getDefiningOp() && matchPattern(value, m_Constant()))) {
     Value outside = hoisted(value);
     map.map(value, outside);
     return outside;
@@ -370,9 +375,11 @@ void Derivation::mapRows(ArrayRef<StateChain *> level) {
   // A value of its own (one row a token) is shared between requests, and later
   // maps and the outputs read it instead of computing it again.
   SmallVector<std::pair<Value, Tensor *>> singles;
-  auto ask = [&](Tensor &result, StringRef name, ArrayRef<Value> rows, double fill) {
+  auto ask = [&](Tensor &result, StringRef name, ArrayRef<Value> rows,
+                 double fill) {
     if (rows.size() == 1 && fill == 0) {
-      if (Value known = tensorOf(rows[0]); known && !isa<BlockArgument>(rows[0])) {
+      if (Value known = tensorOf(rows[0]);
+          known && !isa<BlockArgument>(rows[0])) {
         result = known;
         return;
       }
@@ -454,7 +461,8 @@ void Derivation::mapRows(ArrayRef<StateChain *> level) {
     types.push_back(RankedTensorType::get(shape, b.getF32Type()));
     perToken.push_back(r.rows.size());
     fills.push_back(r.fill);
-    auto spec = r.rows.size() == 1 ? dyn_cast<NameLoc>(r.rows[0].getLoc()) : NameLoc();
+    auto spec =
+        r.rows.size() == 1 ? dyn_cast<NameLoc>(r.rows[0].getLoc()) : NameLoc();
     names.push_back(spec ? spec.getName().getValue() : r.name);
   }
   chunk::YieldOp::create(in, b.getLoc(), yielded);
@@ -469,7 +477,8 @@ void Derivation::mapRows(ArrayRef<StateChain *> level) {
         op.getBody().front().addArgument(arg.getType(), arg.getLoc()));
   for (auto [r, result] : llvm::zip(requests, op.getResults())) {
     *r.result = result;
-    if (r.rows.size() == 1 && r.fill == 0 && r.rows[0] && !isPerLayer(r.rows[0]))
+    if (r.rows.size() == 1 && r.fill == 0 && r.rows[0] &&
+        !isPerLayer(r.rows[0]))
       if (!tensors.count(r.rows[0]))
         tensors[r.rows[0]] = result;
   }
@@ -496,20 +505,22 @@ void Derivation::deriveState(StateChain &chain) {
   if (chain.decays) {
     named("G", place);
     G = CumsumOp::create(b, rows.decay.getType(),
-                         DomainAttr::get(b.getContext(), chain.domain), rows.decay,
-                         chain.bounds);
+                         DomainAttr::get(b.getContext(), chain.domain),
+                         rows.decay, chain.bounds);
   }
   auto numRows = [](Value tensor) {
     return cast<RankedTensorType>(tensor.getType()).getDimSize(0);
   };
-  auto scores = [&](StringRef name, Value x, ArrayAttr xRows, Value y, ArrayAttr yRows) {
+  auto scores = [&](StringRef name, Value x, ArrayAttr xRows, Value y,
+                    ArrayAttr yRows) {
     named(name, place);
-    return ScoresOp::create(b, matrix(numRows(x), numRows(y)), x, xRows, y, yRows, G,
-                            steps);
+    return ScoresOp::create(b, matrix(numRows(x), numRows(y)), x, xRows, y,
+                            yRows, G, steps);
   };
   auto read = [&](StringRef name, Value x, ArrayAttr xRows) {
     named(name, place);
-    return chunk::ReadOp::create(b, matrix(numRows(x), V), S, x, xRows, G, steps);
+    return chunk::ReadOp::create(b, matrix(numRows(x), V), S, x, xRows, G,
+                                 steps);
   };
   auto times = [&](StringRef name, Value M, Value X, Value onto) {
     named(name, place);
@@ -524,7 +535,8 @@ void Derivation::deriveState(StateChain &chain) {
     Value T = InverseOp::create(b, M.getType(), M, rows.by);
     Value R = read("R", rows.at, at);
     if (rows.keys)
-      R = times("R", scores("M_fk", rows.at, at, rows.keys, keys), rows.values, R);
+      R = times("R", scores("M_fk", rows.at, at, rows.keys, keys), rows.values,
+                R);
     named("W", place);
     Value W = ScaleOp::create(b, R.getType(), R, rows.by);
     if (rows.u0)
@@ -563,8 +575,8 @@ void Derivation::deriveState(StateChain &chain) {
     carry(rows.keys, keys, rows.values);
   if (chain.decays || !carriedKeys.empty()) {
     named("S", place);
-    S = CarryOp::create(b, S.getType(), S, carriedKeys, b.getArrayAttr(carriedRows),
-                        carriedValues, G, steps);
+    S = CarryOp::create(b, S.getType(), S, carriedKeys,
+                        b.getArrayAttr(carriedRows), carriedValues, G, steps);
   }
   states[chain.start] = S;
 }
@@ -587,9 +599,9 @@ void Derivation::createFunction() {
       {b.getNamedAttr(kRoleAttr, b.getStringAttr("tokens"))})};
   auto add = [&](Type type, StringRef role, StringRef name) {
     types.push_back(type);
-    argAttrs.push_back(
-        b.getDictionaryAttr({b.getNamedAttr(kRoleAttr, b.getStringAttr(role)),
-                             b.getNamedAttr(kNameAttr, b.getStringAttr(name))}));
+    argAttrs.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr(kRoleAttr, b.getStringAttr(role)),
+         b.getNamedAttr(kNameAttr, b.getStringAttr(name))}));
   };
   SmallVector<Type> results;
   for (BlockArgument arg : layer.getBody().getArguments()) {
@@ -604,7 +616,8 @@ void Derivation::createFunction() {
     add(type, stringifyRole(attr.getRole()), attr.getName());
   }
   for (auto [name, value] :
-       llvm::zip(layer.getOutputs().getAsValueRange<StringAttr>(), layer.yieldedOutputs())) {
+       llvm::zip(layer.getOutputs().getAsValueRange<StringAttr>(),
+                 layer.yieldedOutputs())) {
     Type type = sequenceOf(value.getType());
     add(type, "output", name);
     results.push_back(type);
@@ -618,8 +631,8 @@ void Derivation::createFunction() {
   function->setAttr(kChunkAttr, b.getI64IntegerAttr(chunk));
   Block *entry = function.addEntryBlock();
   b.setInsertionPointToStart(entry);
-  for (auto [arg, value] :
-       llvm::zip(layer.getBody().getArguments(), entry->getArguments().drop_front())) {
+  for (auto [arg, value] : llvm::zip(layer.getBody().getArguments(),
+                                     entry->getArguments().drop_front())) {
     value.setLoc(arg.getLoc());
     if (isPerLayer(arg))
       perLayer.map(arg, value);
@@ -660,7 +673,8 @@ void Derivation::createOutputs() {
     yielded.push_back(cloneInto(in, output, map, ins));
   chunk::YieldOp::create(in, b.getLoc(), yielded);
   auto op = OutputOp::create(b, TypeRange(ValueRange(outs)), chunk,
-                             loop.getInductionVar(), function.getArgument(0), ins, outs);
+                             loop.getInductionVar(), function.getArgument(0),
+                             ins, outs);
   Block *block = new Block;
   op.getBody().push_back(block);
   block->getOperations().splice(block->end(), body.getOperations());
@@ -703,9 +717,10 @@ struct ToChunkPass : public plum::impl::ToChunkPassBase<ToChunkPass> {
       sizes.push_back(64);
     for (int64_t size : sizes)
       if (size < 1 || size > 256 || !llvm::isPowerOf2_64(uint64_t(size))) {
-        getOperation().emitError() << "expects a chunk size that is a power of two "
-                                      "from 1 to 256, got "
-                                   << size;
+        getOperation().emitError()
+            << "expects a chunk size that is a power of two "
+               "from 1 to 256, got "
+            << size;
         return signalPassFailure();
       }
     for (LayerOp layer :

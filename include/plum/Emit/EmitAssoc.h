@@ -16,7 +16,8 @@
 namespace plum {
 
 struct EmitOptions {
-  bool f32Storage = false; ///< Take every storage type as f32 (--precision f32).
+  bool f32Storage =
+      false; ///< Take every storage type as f32 (--precision f32).
 };
 
 /// The layer as one `assoc.layer` in a module. Values carry the spec's names

@@ -18,6 +18,10 @@
 #include <string>
 #include <vector>
 
+namespace plum::runtime {
+struct Manifest;
+}
+
 namespace plum {
 
 enum class Form : uint8_t { Auto, Step, Chunk };
@@ -57,6 +61,11 @@ Result<std::string> compileToPhase(const Source &source,
 /// Compiles one layer into the bundle directory `dir` (created or replaced).
 Status compileBundle(const Source &source, const CompileOptions &options,
                      const std::string &dir, CompileReport &report);
+
+/// What a caller of the layer has to know: its manifest, without kernels.
+Result<runtime::Manifest> describeLayer(const Source &source,
+                                        const CompileOptions &options,
+                                        CompileReport &report);
 
 } // namespace plum
 

@@ -26,8 +26,8 @@ namespace plum {
 /// What the passes of the phases need to know.
 struct PhaseOptions {
   llvm::SmallVector<int64_t> chunks = {64}; ///< Chunk sizes; none: step only.
-  int64_t lanes = 16;     ///< f32 lanes of a vector register.
-  int64_t registers = 32; ///< Vector registers.
+  int64_t lanes = 16;                       ///< f32 lanes of a vector register.
+  int64_t registers = 32;                   ///< Vector registers.
 };
 
 struct Phase {

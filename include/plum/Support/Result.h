@@ -21,8 +21,8 @@
 namespace plum {
 
 struct Error {
-  std::string where;              ///< File, flag or tensor; may be empty.
-  std::string message;            ///< Lower case, no full stop; got and expected.
+  std::string where;   ///< File, flag or tensor; may be empty.
+  std::string message; ///< Lower case, no full stop; got and expected.
   std::vector<std::string> notes; ///< One sentence for each other party.
 
   /// "where: error: message" and a "note: ..." line for each note.

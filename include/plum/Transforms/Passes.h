@@ -25,10 +25,10 @@ namespace plum {
 #include "plum/Transforms/Passes.h.inc"
 
 /// Attributes of the functions that assoc-to-chunk makes and their arguments.
-constexpr llvm::StringLiteral kLayerAttr = "plum.layer";  ///< Name of the layer.
-constexpr llvm::StringLiteral kChunkAttr = "plum.chunk";  ///< C, in tokens.
-constexpr llvm::StringLiteral kRoleAttr = "plum.role";    ///< Of an argument.
-constexpr llvm::StringLiteral kNameAttr = "plum.name";    ///< Of an argument.
+constexpr llvm::StringLiteral kLayerAttr = "plum.layer"; ///< Name of the layer.
+constexpr llvm::StringLiteral kChunkAttr = "plum.chunk"; ///< C, in tokens.
+constexpr llvm::StringLiteral kRoleAttr = "plum.role";   ///< Of an argument.
+constexpr llvm::StringLiteral kNameAttr = "plum.name";   ///< Of an argument.
 
 } // namespace plum
 

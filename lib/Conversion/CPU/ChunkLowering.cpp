@@ -62,7 +62,9 @@ private:
 
   /// The buffer behind a tensor.
   Value resolve(Value value);
-  const Buffer &bufferOf(Value value) { return buffers.find(resolve(value))->second; }
+  const Buffer &bufferOf(Value value) {
+    return buffers.find(resolve(value))->second;
+  }
   Buffer &newBuffer(Value value);
   /// The buffer of `from` when this is its last use, else a new one.
   Buffer &reuseOrNew(Value result, Value from);
@@ -73,8 +75,8 @@ private:
   func::FuncOp source, kernel;
   KernelBuilder b;
   int64_t chunk;
-  Value token; ///< First token of the chunk.
-  Value valid; ///< Tokens of it that exist.
+  Value token;                    ///< First token of the chunk.
+  Value valid;                    ///< Tokens of it that exist.
   DenseMap<Value, Value> aliases; ///< Stage results -> what they yield.
   DenseMap<Value, Buffer> buffers;
   DenseMap<Value, DecayTables> decays;
@@ -138,10 +140,10 @@ const DecayTables *ChunkLowering::decayOf(Value value) {
 
 void ChunkLowering::note(StringRef what, int64_t m, int64_t n, int64_t k) {
   auto number = [&](int64_t x) { return b.getI64IntegerAttr(x); };
-  matmuls.push_back(b.getDictionaryAttr({b.getNamedAttr("what", b.getStringAttr(what)),
-                                         b.getNamedAttr("m", number(m)),
-                                         b.getNamedAttr("n", number(n)),
-                                         b.getNamedAttr("k", number(k))}));
+  matmuls.push_back(b.getDictionaryAttr(
+      {b.getNamedAttr("what", b.getStringAttr(what)),
+       b.getNamedAttr("m", number(m)), b.getNamedAttr("n", number(n)),
+       b.getNamedAttr("k", number(k))}));
 }
 
 //===----------------------------------------------------------------------===//
@@ -155,7 +157,8 @@ void ChunkLowering::lowerRowRegion(ValueRange ins, Region &body, Value i,
     Value pointer;
     auto sequence = sequences.find(resolve(input));
     if (sequence != sequences.end()) {
-      Value offset = arith::MulIOp::create(b, b.add(token, i), sequence->second.stride);
+      Value offset =
+          arith::MulIOp::create(b, b.add(token, i), sequence->second.stride);
       pointer = b.atByte(sequence->second.data, offset);
     } else {
       pointer = b.at(bufferOf(input), i);
@@ -183,7 +186,8 @@ void ChunkLowering::lowerMap(chunk::MapOp op) {
   });
   // Rows past the end of the sequence change nothing.
   b.loop(valid, b.i64(chunk), 1, [&](Value i) {
-    for (auto [buffer, rows, fill] : llvm::zip(results, op.getPerToken(), op.getFill()))
+    for (auto [buffer, rows, fill] :
+         llvm::zip(results, op.getPerToken(), op.getFill()))
       for (int64_t slot = 0; slot < rows; ++slot) {
         Value row = b.at(buffer, b.add(b.mul(i, rows), slot));
         double value = fill;
@@ -220,14 +224,18 @@ void ChunkLowering::lowerScores(ScoresOp op) {
   SmallVector<ScoresOp> group;
   for (Operation *user : op.getY().getUsers()) {
     auto other = dyn_cast<ScoresOp>(user);
-    if (!other || other.getY() != op.getY() || other.getDecay() != op.getDecay() ||
-        other.getYRows() != op.getYRows() || other.getSteps() != op.getSteps() ||
-        other->getBlock() != op->getBlock() || !buffers.count(resolve(other.getX())) ||
+    if (!other || other.getY() != op.getY() ||
+        other.getDecay() != op.getDecay() ||
+        other.getYRows() != op.getYRows() ||
+        other.getSteps() != op.getSteps() ||
+        other->getBlock() != op->getBlock() ||
+        !buffers.count(resolve(other.getX())) ||
         buffers.count(other.getResult()) || llvm::is_contained(group, other))
       continue;
     group.push_back(other);
   }
-  llvm::sort(group, [&](ScoresOp x, ScoresOp y) { return position[x] < position[y]; });
+  llvm::sort(group,
+             [&](ScoresOp x, ScoresOp y) { return position[x] < position[y]; });
   SmallVector<ScoresJob> jobs;
   for (ScoresOp each : group) {
     Buffer result = newBuffer(each.getResult());
@@ -244,11 +252,12 @@ void ChunkLowering::lowerRead(ReadOp op) {
   Buffer scaled = x;
   if (const DecayTables *decay = decayOf(op.getDecay())) {
     scaled = b.allocate(x.rows, x.cols);
-    emitDecayedRows(b, x, placesOf(op.getRows()), *decay, chunk, op.getSteps(), scaled);
+    emitDecayedRows(b, x, placesOf(op.getRows()), *decay, chunk, op.getSteps(),
+                    scaled);
   }
-  Matmul product{scaled.base, x.cols, 1,          state.base, state.cols, result.base,
-                 state.cols,  x.rows, state.cols, x.cols,     {},         {},
-                 0,           false,  {}};
+  Matmul product{scaled.base, x.cols,     1,      state.base, state.cols,
+                 result.base, state.cols, x.rows, state.cols, x.cols,
+                 {},          {},         0,      false,      {}};
   emitMatmul(b, product);
   note("read", x.rows, state.cols, x.cols);
   if (scaled.offset != x.offset)
@@ -292,9 +301,10 @@ void ChunkLowering::lowerMatmul(MatmulOp op) {
     result = newBuffer(op.getResult());
   }
   int64_t px = matrix.rows / chunk, py = matrix.cols / chunk;
-  Matmul product{matrix.base, matrix.cols, 1,         rows.base,   rows.cols, result.base,
-                 rows.cols,   matrix.rows, rows.cols, matrix.cols, {},        {},
-                 0,           bool(op.getOnto()),     {}};
+  Matmul product{matrix.base, matrix.cols,        1,         rows.base,
+                 rows.cols,   result.base,        rows.cols, matrix.rows,
+                 rows.cols,   matrix.cols,        {},        {},
+                 0,           bool(op.getOnto()), {}};
   // Rows see nothing beyond their own token.
   product.kEnd = [&](Value m0, int64_t mr) -> Value {
     Value last = b.add(m0, mr - 1);
@@ -330,12 +340,12 @@ void ChunkLowering::lowerCarry(CarryOp op) {
     Buffer k = bufferOf(key), u = bufferOf(value), toEnd = k;
     if (decay) {
       toEnd = b.allocate(k.rows, k.cols);
-      emitRowsToEnd(b, k, placesOf(cast<ArrayAttr>(rows)), *decay, chunk, op.getSteps(),
-                    toEnd);
+      emitRowsToEnd(b, k, placesOf(cast<ArrayAttr>(rows)), *decay, chunk,
+                    op.getSteps(), toEnd);
     }
-    Matmul product{toEnd.base, 1,          k.cols,     u.base, u.cols, state.base,
-                   state.cols, state.rows, state.cols, k.rows, {},     {},
-                   0,          true,       rowScale};
+    Matmul product{toEnd.base, 1,          k.cols,     u.base,     u.cols,
+                   state.base, state.cols, state.rows, state.cols, k.rows,
+                   {},         {},         0,          true,       rowScale};
     emitMatmul(b, product);
     note("carry", state.rows, state.cols, k.rows);
     rowScale = {}; // the decay is applied once
@@ -354,9 +364,10 @@ void ChunkLowering::lowerOp(Operation &op) {
       .Case<chunk::MapOp>([&](auto op) { lowerMap(op); })
       .Case<OutputOp>([&](auto op) { lowerOutput(op); })
       .Case<CumsumOp>([&](CumsumOp op) {
-        bool scores = llvm::any_of(op.getResult().getUsers(), [](Operation *user) {
-          return isa<ScoresOp, chunk::YieldOp>(user);
-        });
+        bool scores =
+            llvm::any_of(op.getResult().getUsers(), [](Operation *user) {
+              return isa<ScoresOp, chunk::YieldOp>(user);
+            });
         Buffer decay = bufferOf(op.getDecay());
         decays[op.getResult()] = emitDecayTables(
             b, decay, op.getDomain() == assoc::Domain::Log,
@@ -382,7 +393,8 @@ void ChunkLowering::flatten(Block &block, SmallVectorImpl<Operation *> &ops) {
     if (auto stage = dyn_cast<StageOp>(op)) {
       flatten(stage.getBody().front(), ops);
       Operation *yield = stage.getBody().front().getTerminator();
-      for (auto [result, value] : llvm::zip(stage.getResults(), yield->getOperands()))
+      for (auto [result, value] :
+           llvm::zip(stage.getResults(), yield->getOperands()))
         aliases[result] = value;
     } else if (!op.hasTrait<OpTrait::IsTerminator>()) {
       ops.push_back(&op);
@@ -413,7 +425,8 @@ void ChunkLowering::bindArguments() {
   unsigned params = 0, inputs = 0, outputs = 0, states = 0;
   for (BlockArgument arg : source.getArguments().drop_front()) {
     StringRef role =
-        source.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr).getValue();
+        source.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr)
+            .getValue();
     b.setLoc(arg.getLoc());
     if (role == "param") {
       perLayer.map(arg, loadRow(b, arg.getType(), b.param(params++)));
@@ -423,7 +436,8 @@ void ChunkLowering::bindArguments() {
       sequences[arg] = b.output(outputs++);
     } else {
       auto type = cast<RankedTensorType>(arg.getType());
-      buffers[arg] = {b.state(states++), type.getDimSize(0), type.getDimSize(1), -1};
+      buffers[arg] = {b.state(states++), type.getDimSize(0), type.getDimSize(1),
+                      -1};
     }
   }
 }
@@ -436,7 +450,8 @@ void ChunkLowering::run() {
       break;
     b.clone(op, perLayer);
   }
-  for (auto [init, arg] : llvm::zip(loop.getInitArgs(), loop.getRegionIterArgs()))
+  for (auto [init, arg] :
+       llvm::zip(loop.getInitArgs(), loop.getRegionIterArgs()))
     aliases[arg] = init;
   b.setLoc(loop.getLoc());
   b.loop(b.i64(0), b.tokens(), chunk, [&](Value t) {
@@ -452,8 +467,10 @@ void ChunkLowering::run() {
 
 } // namespace
 
-func::FuncOp plum::cpu::lowerChunkFunction(func::FuncOp source, Machine machine) {
-  func::FuncOp kernel = createKernel(source, ("plum_" + source.getName()).str());
+func::FuncOp plum::cpu::lowerChunkFunction(func::FuncOp source,
+                                           Machine machine) {
+  func::FuncOp kernel =
+      createKernel(source, ("plum_" + source.getName()).str());
   ChunkLowering(source, kernel, machine).run();
   return kernel;
 }

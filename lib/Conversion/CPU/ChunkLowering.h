@@ -17,7 +17,8 @@
 namespace plum::cpu {
 
 /// Makes the kernel of a function of assoc-to-chunk, before or after the plan.
-mlir::func::FuncOp lowerChunkFunction(mlir::func::FuncOp source, Machine machine);
+mlir::func::FuncOp lowerChunkFunction(mlir::func::FuncOp source,
+                                      Machine machine);
 
 /// Makes the step kernel of a layer in normal form.
 mlir::func::FuncOp lowerStepLayer(assoc::LayerOp layer, Machine machine);

@@ -20,15 +20,15 @@ Value DecayTables::at(KernelBuilder &b, const Buffer &table, Value step,
 /// Products over the steps [begin, begin + count), `shift` rows further on in
 /// the table: with `inclusive` the product up to and including a step, else up
 /// to the one before. `backward` runs from the last step down.
-static void emitProducts(KernelBuilder &b, const DecayTables &t, const Buffer &table,
-                         Value begin, int64_t count, bool backward, bool inclusive) {
+static void emitProducts(KernelBuilder &b, const DecayTables &t,
+                         const Buffer &table, Value begin, int64_t count,
+                         bool backward, bool inclusive) {
   b.columns(t.width, [&](Value column, int64_t lanes) {
     b.loop(b.i64(0), b.i64(count), 1, b.constant(1, lanes),
            [&](Value i, ValueRange product) {
-             Value step = backward
-                              ? Value(arith::SubIOp::create(
-                                    b, b.add(begin, count - 1), i))
-                              : b.add(begin, i);
+             Value step = backward ? Value(arith::SubIOp::create(
+                                         b, b.add(begin, count - 1), i))
+                                   : b.add(begin, i);
              Value w = b.loadVec(b.at(t.factor, step, column), lanes);
              Value next = b.times(product[0], w);
              b.store(inclusive ? next : product[0], b.at(table, step, column));
@@ -38,7 +38,8 @@ static void emitProducts(KernelBuilder &b, const DecayTables &t, const Buffer &t
 }
 
 DecayTables plum::cpu::emitDecayTables(KernelBuilder &b, const Buffer &decay,
-                                       bool log, int64_t blockSteps, bool blocks) {
+                                       bool log, int64_t blockSteps,
+                                       bool blocks) {
   DecayTables t;
   t.steps = decay.rows;
   t.width = decay.cols;
@@ -59,9 +60,11 @@ DecayTables plum::cpu::emitDecayTables(KernelBuilder &b, const Buffer &decay,
   });
   Buffer shifted = t.full;
   shifted.base = b.at(t.full.base, b.i64(t.width));
-  emitProducts(b, t, shifted, zero, t.steps, /*backward=*/false, /*inclusive=*/true);
+  emitProducts(b, t, shifted, zero, t.steps, /*backward=*/false,
+               /*inclusive=*/true);
   t.suffix = b.allocate(t.steps, t.width);
-  emitProducts(b, t, t.suffix, zero, t.steps, /*backward=*/true, /*inclusive=*/false);
+  emitProducts(b, t, t.suffix, zero, t.steps, /*backward=*/true,
+               /*inclusive=*/false);
   if (!blocks)
     return t;
   t.in = b.allocate(t.steps, t.width);

@@ -3,8 +3,8 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Rows of T = (I - diag(c) M)^-1 satisfy T_i = e_i + c_i sum_{j<i} M_ij T_j. For
-// a block of 16 rows the part of the sum over earlier blocks is one product
+// Rows of T = (I - diag(c) M)^-1 satisfy T_i = e_i + c_i sum_{j<i} M_ij T_j.
+// For a block of 16 rows the part of the sum over earlier blocks is one product
 // (the exact merge); the part inside the block is substituted row by row. No
 // power of M is ever formed, so identical keys are as safe as random ones.
 //
@@ -26,8 +26,21 @@ void plum::cpu::emitInverse(KernelBuilder &b, const Buffer &m, const Buffer &c,
   });
   b.loop(0, n, size, [&](Value begin) {
     // Columns of earlier blocks: T[I, <I] = M[I, <I] T[<I, <I].
-    Matmul merge{b.at(m, begin), n, 1, t.base, n, b.at(t, begin), n, size, 0, 0,
-                 [&](Value, int64_t) { return begin; }, begin, size, false, {}};
+    Matmul merge{b.at(m, begin),
+                 n,
+                 1,
+                 t.base,
+                 n,
+                 b.at(t, begin),
+                 n,
+                 size,
+                 0,
+                 0,
+                 [&](Value, int64_t) { return begin; },
+                 begin,
+                 size,
+                 false,
+                 {}};
     emitMatmul(b, merge);
     Value end = b.add(begin, size);
     b.loop(0, size, 1, [&](Value r) {

@@ -34,7 +34,8 @@ int64_t Arena::take(int64_t elements) {
 }
 
 void Arena::give(int64_t offset) {
-  llvm::erase_if(used, [&](const Piece &piece) { return piece.begin == offset; });
+  llvm::erase_if(used,
+                 [&](const Piece &piece) { return piece.begin == offset; });
 }
 
 //===----------------------------------------------------------------------===//
@@ -67,8 +68,9 @@ KernelBuilder::Rows KernelBuilder::rowsAt(Value array, unsigned i) {
   auto pointer = LLVM::LLVMPointerType::get(getContext());
   int64_t base = int64_t(i) * int64_t(sizeof(plum_rows));
   Value data = load(pointer, atByte(array, i64(base)));
-  Value stride = load(getI64Type(),
-                      atByte(array, i64(base + int64_t(offsetof(plum_rows, stride)))));
+  Value stride =
+      load(getI64Type(),
+           atByte(array, i64(base + int64_t(offsetof(plum_rows, stride)))));
   return {data, stride};
 }
 

@@ -76,8 +76,7 @@ public:
   Carry loop(mlir::Value begin, mlir::Value end, int64_t step,
              mlir::ValueRange init, CarryBody body);
   /// Runs `body(column, lanes)` over `n` columns, in full registers first.
-  void columns(int64_t n,
-               llvm::function_ref<void(mlir::Value, int64_t)> body);
+  void columns(int64_t n, llvm::function_ref<void(mlir::Value, int64_t)> body);
 
   //===--- Vectors --------------------------------------------------------===//
   mlir::VectorType vec(int64_t lanes) {
@@ -104,7 +103,9 @@ public:
   mlir::Value loadVec(mlir::Value pointer, int64_t lanes) {
     return load(vec(lanes), pointer);
   }
-  mlir::Value loadF32(mlir::Value pointer) { return load(getF32Type(), pointer); }
+  mlir::Value loadF32(mlir::Value pointer) {
+    return load(getF32Type(), pointer);
+  }
 
   Buffer allocate(int64_t rows, int64_t cols);
   void release(const Buffer &buffer);

@@ -31,12 +31,14 @@ struct LowerToCPUPass : public plum::impl::LowerToCPUPassBase<LowerToCPUPass> {
     ModuleOp module = getOperation();
     cpu::Machine machine{lanes, registers};
     SmallVector<Operation *> lowered;
-    for (func::FuncOp source : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+    for (func::FuncOp source :
+         llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
       if (source->hasAttr(kChunkAttr) && !source->hasAttr(kWorkspaceAttr)) {
         cpu::lowerChunkFunction(source, machine);
         lowered.push_back(source);
       }
-    for (auto layer : llvm::make_early_inc_range(module.getOps<assoc::LayerOp>())) {
+    for (auto layer :
+         llvm::make_early_inc_range(module.getOps<assoc::LayerOp>())) {
       if (!cpu::lowerStepLayer(layer, machine))
         return signalPassFailure();
       lowered.push_back(layer);

@@ -54,7 +54,8 @@ private:
 
   /// Rows of a tile: half the registers are accumulators.
   int64_t rowsFor(const Stripe &stripe) const {
-    int64_t rows = std::max<int64_t>(b.machine.registers / 2 / stripe.vectors, 1);
+    int64_t rows =
+        std::max<int64_t>(b.machine.registers / 2 / stripe.vectors, 1);
     rows = std::min<int64_t>(llvm::bit_floor(uint64_t(rows)), 16);
     while (rows > p.m)
       rows /= 2;
@@ -81,7 +82,8 @@ private:
       if (p.accumulate && p.rowScale)
         scale = b.splat(p.rowScale(row), stripe.lanes);
       for (int64_t v = 0; v < stripe.vectors; ++v) {
-        Value pointer = b.at(p.c, b.add(b.add(b.mul(row, p.cRow), n0), v * stripe.lanes));
+        Value pointer =
+            b.at(p.c, b.add(b.add(b.mul(row, p.cRow), n0), v * stripe.lanes));
         cPointers.push_back(pointer);
         Value start = p.accumulate ? b.loadVec(pointer, stripe.lanes)
                                    : b.constant(0, stripe.lanes);
@@ -93,8 +95,9 @@ private:
     acc = b.loop(b.i64(0), kEnd, 1, acc, [&](Value k, ValueRange sums) {
       SmallVector<Value> bRow;
       for (int64_t v = 0; v < stripe.vectors; ++v)
-        bRow.push_back(b.loadVec(
-            b.at(bBase, b.add(b.mul(k, p.bRow), v * stripe.lanes)), stripe.lanes));
+        bRow.push_back(
+            b.loadVec(b.at(bBase, b.add(b.mul(k, p.bRow), v * stripe.lanes)),
+                      stripe.lanes));
       KernelBuilder::Carry next;
       for (int64_t r = 0; r < rows; ++r) {
         Value a = b.splat(b.loadF32(b.at(aPointers[r], b.mul(k, p.aCol))),
@@ -156,8 +159,8 @@ void plum::cpu::emitTranspose(KernelBuilder &b, Value from, int64_t fromRow,
     b.loop(0, cols, lanes, [&](Value c0) {
       SmallVector<Value> registers;
       for (int64_t r = 0; r < lanes; ++r)
-        registers.push_back(
-            b.loadVec(b.at(from, b.add(b.mul(b.add(r0, r), fromRow), c0)), lanes));
+        registers.push_back(b.loadVec(
+            b.at(from, b.add(b.mul(b.add(r0, r), fromRow), c0)), lanes));
       transposeRegisters(b, registers, lanes);
       for (int64_t c = 0; c < lanes; ++c)
         b.store(registers[c], b.at(to, b.add(b.mul(b.add(c0, c), toRow), r0)));

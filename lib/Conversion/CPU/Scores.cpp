@@ -65,15 +65,18 @@ void ScoresEmitter::runPerStep() {
   int64_t lanes = b.machine.lanes;
   for (const ScoresJob &job : jobs) {
     int64_t px = job.xRows.size();
-    Matmul product{job.x.base, keyDim, 1,          yt.base, y.rows, job.result.base,
-                   y.rows,     job.x.rows, y.rows, keyDim,  {},     {}, 0, false, {}};
+    Matmul product{job.x.base, keyDim,          1,      yt.base,
+                   y.rows,     job.result.base, y.rows, job.x.rows,
+                   y.rows,     keyDim,          {},     {},
+                   0,          false,           {}};
     // Columns of later tokens are zero: leave them to the mask.
     if (y.rows % lanes == 0 && job.x.rows % 8 == 0 && y.rows > lanes) {
       b.loop(0, job.x.rows, 8, [&](Value m0) {
         Value token = arith::DivSIOp::create(b, b.add(m0, 7), b.i64(px));
         Value end = b.mul(b.add(token, 1), py);
         Value rounded = b.mul(
-            arith::DivSIOp::create(b, b.add(end, lanes - 1), b.i64(lanes)), lanes);
+            arith::DivSIOp::create(b, b.add(end, lanes - 1), b.i64(lanes)),
+            lanes);
         Matmul part = product;
         part.a = b.at(job.x.base, b.mul(m0, keyDim));
         part.c = b.at(job.result.base, b.mul(m0, y.rows));
@@ -130,7 +133,8 @@ void ScoresEmitter::emitMask(const ScoresJob &job, const Buffer &d) {
         // Where the factor is zero the product was never formed.
         Value pointer = b.at(scores, j);
         Value zero = b.constant(0, lanes);
-        Value empty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor, zero);
+        Value empty =
+            arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor, zero);
         Value scaled = b.times(b.loadVec(pointer, lanes), factor);
         b.store(arith::SelectOp::create(b, empty, zero, scaled), pointer);
       });
@@ -179,7 +183,8 @@ void ScoresEmitter::emitOffDiagonal(const ScoresJob &job, const Buffer &scaled,
       Value first;
       if (before) {
         if (at.getStep() == 0)
-          first = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, t, b.i64(0));
+          first =
+              arith::CmpIOp::create(b, arith::CmpIPredicate::eq, t, b.i64(0));
         Value zero = b.i64(0);
         Value last = arith::MaxSIOp::create(b, b.add(row, -1), zero);
         row = last;
@@ -187,16 +192,28 @@ void ScoresEmitter::emitOffDiagonal(const ScoresJob &job, const Buffer &scaled,
       b.columns(keyDim, [&](Value c, int64_t lanes) {
         Value factor = decay->at(b, decay->in, row, c, lanes);
         if (first)
-          factor = arith::SelectOp::create(b, first, b.constant(1, lanes), factor);
+          factor =
+              arith::SelectOp::create(b, first, b.constant(1, lanes), factor);
         b.store(b.times(b.loadVec(b.at(from, c), lanes), factor), b.at(to, c));
       });
     }
   });
   int64_t rows = tokens * px, columns = tokens * py;
-  Matmul product{scaled.base, keyDim, 1, yt.base, y.rows,
+  Matmul product{scaled.base,
+                 keyDim,
+                 1,
+                 yt.base,
+                 y.rows,
                  b.at(job.result, b.mul(block, rows)),
-                 y.rows,      rows,   0, keyDim,  {},
-                 b.mul(block, columns), int64_t(columns & -columns), false, {}};
+                 y.rows,
+                 rows,
+                 0,
+                 keyDim,
+                 {},
+                 b.mul(block, columns),
+                 int64_t(columns & -columns),
+                 false,
+                 {}};
   emitMatmul(b, product);
 }
 
@@ -209,7 +226,8 @@ void ScoresEmitter::emitDiagonal(const ScoresJob &job, Value block) {
     b.store(b.sum(b.times(p, rowOfY)), b.at(job.result, row, column));
   };
   auto factor = [&](Value token, int64_t step) {
-    return b.loadVec(b.at(decay->factor, b.add(b.mul(token, steps), step)), keyDim);
+    return b.loadVec(b.at(decay->factor, b.add(b.mul(token, steps), step)),
+                     keyDim);
   };
   auto columnsOf = [&](Value p, Value row, Value token, int64_t step) {
     for (int64_t slot = 0; slot < py; ++slot)
@@ -273,13 +291,14 @@ void ScoresEmitter::emitAdvance(Value block, const Buffer &scaledY) {
       });
     }
   });
-  emitTranspose(b, scaledY.base, keyDim, rows, keyDim, b.at(yt.base, done), y.rows);
+  emitTranspose(b, scaledY.base, keyDim, rows, keyDim, b.at(yt.base, done),
+                y.rows);
 }
 
 /// to[i] = x[i] * table[index of row i].
 void emitScaledRows(KernelBuilder &b, const Buffer &x, const RowPlaces &rows,
-                    const DecayTables &decay, const Buffer &table, int64_t chunk,
-                    int64_t steps, const Buffer &to,
+                    const DecayTables &decay, const Buffer &table,
+                    int64_t chunk, int64_t steps, const Buffer &to,
                     llvm::function_ref<int64_t(AtAttr)> shift) {
   int64_t p = rows.size();
   b.loop(0, chunk, 1, [&](Value token) {
@@ -289,7 +308,8 @@ void emitScaledRows(KernelBuilder &b, const Buffer &x, const RowPlaces &rows,
       Value from = b.at(x, row), into = b.at(to, row);
       b.columns(x.cols, [&](Value c, int64_t lanes) {
         Value factor = decay.at(b, table, index, c, lanes);
-        b.store(b.times(b.loadVec(b.at(from, c), lanes), factor), b.at(into, c));
+        b.store(b.times(b.loadVec(b.at(from, c), lanes), factor),
+                b.at(into, c));
       });
     }
   });
@@ -297,23 +317,26 @@ void emitScaledRows(KernelBuilder &b, const Buffer &x, const RowPlaces &rows,
 
 } // namespace
 
-void plum::cpu::emitScores(KernelBuilder &b, ArrayRef<ScoresJob> jobs, const Buffer &y,
-                           const RowPlaces &yRows, const DecayTables *decay,
-                           int64_t chunk, int64_t steps) {
+void plum::cpu::emitScores(KernelBuilder &b, ArrayRef<ScoresJob> jobs,
+                           const Buffer &y, const RowPlaces &yRows,
+                           const DecayTables *decay, int64_t chunk,
+                           int64_t steps) {
   ScoresEmitter(b, jobs, y, yRows, decay, chunk, steps).run();
 }
 
-void plum::cpu::emitDecayedRows(KernelBuilder &b, const Buffer &x, const RowPlaces &rows,
-                                const DecayTables &decay, int64_t chunk, int64_t steps,
+void plum::cpu::emitDecayedRows(KernelBuilder &b, const Buffer &x,
+                                const RowPlaces &rows, const DecayTables &decay,
+                                int64_t chunk, int64_t steps,
                                 const Buffer &to) {
-  emitScaledRows(b, x, rows, decay, decay.full, chunk, steps, to, [](AtAttr at) {
-    return at.getStep() + (at.getMoment() == Moment::Before ? 0 : 1);
-  });
+  emitScaledRows(
+      b, x, rows, decay, decay.full, chunk, steps, to, [](AtAttr at) {
+        return at.getStep() + (at.getMoment() == Moment::Before ? 0 : 1);
+      });
 }
 
-void plum::cpu::emitRowsToEnd(KernelBuilder &b, const Buffer &x, const RowPlaces &rows,
-                              const DecayTables &decay, int64_t chunk, int64_t steps,
-                              const Buffer &to) {
+void plum::cpu::emitRowsToEnd(KernelBuilder &b, const Buffer &x,
+                              const RowPlaces &rows, const DecayTables &decay,
+                              int64_t chunk, int64_t steps, const Buffer &to) {
   emitScaledRows(b, x, rows, decay, decay.suffix, chunk, steps, to,
                  [](AtAttr at) { return at.getStep(); });
 }

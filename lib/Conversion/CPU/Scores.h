@@ -3,7 +3,8 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// M[i, j] = sum_c x_i[c] y_j[c] exp(G(i)[c] - G(j)[c]) over the rows of a chunk.
+// M[i, j] = sum_c x_i[c] y_j[c] exp(G(i)[c] - G(j)[c]) over the rows of a
+// chunk.
 //
 // One factor per step (or none): the decay does not depend on c, so M is the
 // plain product X Y^T times a matrix D of products of factors, built row by row
@@ -37,9 +38,9 @@ struct ScoresJob {
 };
 
 /// Several score matrices of the same y, which share its transposed copy.
-void emitScores(KernelBuilder &b, llvm::ArrayRef<ScoresJob> jobs, const Buffer &y,
-                const RowPlaces &yRows, const DecayTables *decay, int64_t chunk,
-                int64_t steps);
+void emitScores(KernelBuilder &b, llvm::ArrayRef<ScoresJob> jobs,
+                const Buffer &y, const RowPlaces &yRows,
+                const DecayTables *decay, int64_t chunk, int64_t steps);
 
 /// to = x times the decay since the start of the chunk, exp(G(i)).
 void emitDecayedRows(KernelBuilder &b, const Buffer &x, const RowPlaces &rows,
@@ -53,7 +54,8 @@ void emitRowsToEnd(KernelBuilder &b, const Buffer &x, const RowPlaces &rows,
 
 /// T = (I - diag(c) M)^-1 by forward substitution on blocks of at most 16 rows
 /// and exact merges; c = 1 when it has no base.
-void emitInverse(KernelBuilder &b, const Buffer &m, const Buffer &c, const Buffer &t);
+void emitInverse(KernelBuilder &b, const Buffer &m, const Buffer &c,
+                 const Buffer &t);
 
 } // namespace plum::cpu
 

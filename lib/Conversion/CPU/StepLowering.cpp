@@ -51,16 +51,16 @@ private:
   StateType typeOf(Value state) { return cast<StateType>(state.getType()); }
   /// Adds `factor * row` terms to a row of V lanes.
   Value addScaled(Value row, Value factor, Value other) {
-    return b.fma(b.splat(factor, cast<VectorType>(row.getType()).getDimSize(0)), other,
-                 row);
+    return b.fma(b.splat(factor, cast<VectorType>(row.getType()).getDimSize(0)),
+                 other, row);
   }
 
   LayerOp layer;
   func::FuncOp kernel;
   KernelBuilder b;
   IRMapping map;
-  DenseMap<Value, Value> memory;          ///< State value -> its memory.
-  DenseMap<Value, Value> spills;          ///< Row -> scratch.
+  DenseMap<Value, Value> memory; ///< State value -> its memory.
+  DenseMap<Value, Value> spills; ///< Row -> scratch.
   DenseMap<std::pair<Operation *, unsigned>, Value> erased; ///< y of (step, i).
   llvm::DenseSet<Operation *> active, done;
 };
@@ -98,7 +98,8 @@ LogicalResult StepLowering::demandReadsOf(Value state, Operation *by) {
     if (!later)
       continue;
     for (unsigned i = 0; i < later.getOf().size(); ++i) {
-      if (later.getOf()[i] != state || later.getDecayed()[i] || later.getState() == state)
+      if (later.getOf()[i] != state || later.getDecayed()[i] ||
+          later.getState() == state)
         continue;
       // A later step reads this state: keep what it will read.
       Value at = later.getAt()[i];
@@ -131,7 +132,8 @@ SmallVector<ReadOp> StepLowering::ridingReads(StepOp op) {
 Value StepLowering::spilled(Value row) {
   Value &place = spills[row];
   if (!place) {
-    Buffer buffer = b.allocate(1, cast<VectorType>(row.getType()).getDimSize(0));
+    Buffer buffer =
+        b.allocate(1, cast<VectorType>(row.getType()).getDimSize(0));
     place = buffer.base;
     b.store(map.lookupOrDefault(row), place);
   }
@@ -152,10 +154,11 @@ void StepLowering::lowerRead(ReadOp op) {
     result = b.splat(b.sum(b.times(key, b.loadVec(state, K))), 1);
   } else {
     Value key = spilled(op.getKey());
-    result = b.loop(b.i64(0), b.i64(K), 1, b.constant(0, V), [&](Value c, ValueRange acc) {
-      Value row = b.loadVec(b.at(state, b.mul(c, V)), V);
-      return KernelBuilder::Carry{addScaled(acc[0], element(key, c), row)};
-    })[0];
+    result = b.loop(
+        b.i64(0), b.i64(K), 1, b.constant(0, V), [&](Value c, ValueRange acc) {
+          Value row = b.loadVec(b.at(state, b.mul(c, V)), V);
+          return KernelBuilder::Carry{addScaled(acc[0], element(key, c), row)};
+        })[0];
   }
   map.map(op.getResult(), result);
   done.insert(op);
@@ -198,12 +201,14 @@ LogicalResult StepLowering::lowerStep(StepOp op) {
       if (Value kept = erased.lookup({op, i}))
         y = vector::ExtractOp::create(b, kept, ArrayRef<int64_t>{0});
       else
-        y = b.sum(b.times(value(op.getAt()[i]), op.getDecayed()[i] ? decayed : before));
+        y = b.sum(b.times(value(op.getAt()[i]),
+                          op.getDecayed()[i] ? decayed : before));
       Value scaled = b.times(value(op.getBy()[i]), y);
       s = b.fma(b.splat(scaled, K), value(op.getAlong()[i]), s);
     }
     for (auto [key, u] : llvm::zip(op.getKeys(), op.getValues())) {
-      Value scalar = vector::ExtractOp::create(b, value(u), ArrayRef<int64_t>{0});
+      Value scalar =
+          vector::ExtractOp::create(b, value(u), ArrayRef<int64_t>{0});
       s = b.fma(b.splat(scalar, K), value(key), s);
     }
     b.store(s, state);
@@ -230,15 +235,16 @@ LogicalResult StepLowering::lowerStep(StepOp op) {
     SmallVector<Value> init(own.size(), b.constant(0, V)), keys;
     for (unsigned i : own)
       keys.push_back(spilled(op.getAt()[i]));
-    auto sums = b.loop(b.i64(0), b.i64(K), 1, init, [&](Value c, ValueRange acc) {
-      Value row = b.loadVec(b.at(state, b.mul(c, V)), V);
-      Value after = decayed(row, c);
-      KernelBuilder::Carry next;
-      for (auto [n, i] : llvm::enumerate(own))
-        next.push_back(addScaled(acc[n], element(keys[n], c),
-                                 op.getDecayed()[i] ? after : row));
-      return next;
-    });
+    auto sums =
+        b.loop(b.i64(0), b.i64(K), 1, init, [&](Value c, ValueRange acc) {
+          Value row = b.loadVec(b.at(state, b.mul(c, V)), V);
+          Value after = decayed(row, c);
+          KernelBuilder::Carry next;
+          for (auto [n, i] : llvm::enumerate(own))
+            next.push_back(addScaled(acc[n], element(keys[n], c),
+                                     op.getDecayed()[i] ? after : row));
+          return next;
+        });
     for (auto [n, i] : llvm::enumerate(own))
       u[i] = sums[n];
   }
@@ -271,17 +277,18 @@ LogicalResult StepLowering::lowerStep(StepOp op) {
     queries.push_back(spilled(read.getKey()));
     init.push_back(b.constant(0, V));
   }
-  auto reads = b.loop(b.i64(0), b.i64(K), 1, init, [&](Value c, ValueRange acc) {
-    Value pointer = b.at(state, b.mul(c, V));
-    Value row = decayed(b.loadVec(pointer, V), c);
-    for (unsigned i = 0; i < writes.size(); ++i)
-      row = addScaled(row, element(keys[i], c), writes[i].second);
-    b.store(row, pointer);
-    KernelBuilder::Carry next;
-    for (unsigned i = 0; i < queries.size(); ++i)
-      next.push_back(addScaled(acc[i], element(queries[i], c), row));
-    return next;
-  });
+  auto reads =
+      b.loop(b.i64(0), b.i64(K), 1, init, [&](Value c, ValueRange acc) {
+        Value pointer = b.at(state, b.mul(c, V));
+        Value row = decayed(b.loadVec(pointer, V), c);
+        for (unsigned i = 0; i < writes.size(); ++i)
+          row = addScaled(row, element(keys[i], c), writes[i].second);
+        b.store(row, pointer);
+        KernelBuilder::Carry next;
+        for (unsigned i = 0; i < queries.size(); ++i)
+          next.push_back(addScaled(acc[i], element(queries[i], c), row));
+        return next;
+      });
   for (auto [read, row] : llvm::zip(riding, reads)) {
     map.map(read.getResult(), row);
     done.insert(read);
@@ -323,9 +330,10 @@ LogicalResult StepLowering::lowerMap(MapOp op) {
         b.store(inner.lookupOrDefault(read.getKey()), key);
         int64_t width = other.getValueDim();
         Value memory = memoryOf(read.getState());
-        Value sum = b.loop(b.i64(0), b.i64(other.getKeyDim()), 1, b.constant(0, width),
-                           [&](Value j, ValueRange acc) {
-                             Value row = b.loadVec(b.at(memory, b.mul(j, width)), width);
+        Value sum = b.loop(b.i64(0), b.i64(other.getKeyDim()), 1,
+                           b.constant(0, width), [&](Value j, ValueRange acc) {
+                             Value row = b.loadVec(
+                                 b.at(memory, b.mul(j, width)), width);
                              return KernelBuilder::Carry{
                                  addScaled(acc[0], element(key, j), row)};
                            })[0];
@@ -354,11 +362,13 @@ LogicalResult StepLowering::lowerOp(Operation *op) {
   if (op->getNumRegions())
     op->walk([&](Operation *inner) {
       for (Value operand : inner->getOperands())
-        if (!isa<StateType>(operand.getType()) && operand.getParentBlock() == &layer.getBlock())
+        if (!isa<StateType>(operand.getType()) &&
+            operand.getParentBlock() == &layer.getBlock())
           (void)ensure(operand);
     });
   for (Value operand : op->getOperands())
-    if (isa<StateType>(operand.getType()) && !memoryOf(operand) && failed(ensure(operand)))
+    if (isa<StateType>(operand.getType()) && !memoryOf(operand) &&
+        failed(ensure(operand)))
       return failure();
   b.setLoc(op->getLoc());
   LogicalResult result =
@@ -370,8 +380,9 @@ LogicalResult StepLowering::lowerOp(Operation *op) {
             return success();
           })
           .Case<WholeOp>([&](WholeOp op) {
-            map.map(op.getResult(), b.loadVec(memoryOf(op.getState()),
-                                              typeOf(op.getState()).getKeyDim()));
+            map.map(op.getResult(),
+                    b.loadVec(memoryOf(op.getState()),
+                              typeOf(op.getState()).getKeyDim()));
             return success();
           })
           .Case<YieldOp>([](auto) { return success(); })
