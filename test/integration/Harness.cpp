@@ -10,6 +10,8 @@
 #include "gtest/gtest.h"
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -288,6 +290,10 @@ static void expectMeasures(const Tensor &x, const Tensor &ref, bool output,
       output ? runtime::measure(x.values, ref.values, x.shape[1], x.shape[2],
                                 x.shape[3])
              : runtime::measure(x.values, ref.values);
+  static const bool print = std::getenv("PLUM_PRINT_ERRORS") != nullptr;
+  if (print)
+    std::printf("%s: R %.2e W %.2e M %.2e\n", what.c_str(), errors.r, errors.w,
+                errors.m);
   ASSERT_EQ(errors.nonFinite, 0) << what << ": values are not finite";
   EXPECT_LE(errors.r, output ? limits.r : limits.stateR) << what << ": R";
   if (!output)

@@ -5,7 +5,9 @@
 //
 // The compiler derives every form from the equations; so equations nobody
 // thought of must come out right. PLUM_RANDOM_SPECS=N in the environment tries
-// N seeds instead of 60, PLUM_RANDOM_FIRST=S starts at seed S.
+// N seeds instead of 60, PLUM_RANDOM_FIRST=S starts at seed S. Precision F32
+// has the sharp limit and takes every seed; what differs in default precision
+// is how rows are loaded and stored, and every other seed does for that.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,15 +64,15 @@ static void checkSpec(uint32_t seed, Precision precision) {
                 how.str() + ", T = " + std::to_string(data.sizes.tokens));
 }
 
-static void checkSpecs(Precision precision) {
+static void checkSpecs(Precision precision, uint32_t stride) {
   uint32_t first = fromEnvironment("PLUM_RANDOM_FIRST", 1);
   uint32_t count = fromEnvironment("PLUM_RANDOM_SPECS", 60);
-  for (uint32_t seed = first; seed < first + count; ++seed) {
+  for (uint32_t seed = first; seed < first + count; seed += stride) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ":\n" +
                  randomSpec(seed).text);
     checkSpec(seed, precision);
   }
 }
 
-TEST(RandomSpecs, Default) { checkSpecs(Precision::Default); }
-TEST(RandomSpecs, F32) { checkSpecs(Precision::F32); }
+TEST(RandomSpecs, Default) { checkSpecs(Precision::Default, 2); }
+TEST(RandomSpecs, F32) { checkSpecs(Precision::F32, 1); }
