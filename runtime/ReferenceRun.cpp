@@ -117,18 +117,20 @@ std::vector<double> sequenceState(const ManifestTensor &state,
 }
 
 std::vector<ReferenceSequence>
-Reference::run(const RunArgs &args, const Problem &problem, ThreadPool &pool,
-               std::atomic<int64_t> *progress) const {
+runHeads(const Manifest &manifest, const RunArgs &args, const Problem &problem,
+         ThreadPool &pool,
+         const std::function<void(reference::Head &)> &runHead,
+         std::atomic<int64_t> *progress) {
   std::vector<ReferenceSequence> results;
   for (const Sequence &sequence : problem.sequences) {
     if (sequence.slot < 0)
       continue;
     ReferenceSequence &result = results.emplace_back();
     result.sequence = sequence;
-    for (const ManifestTensor &output : manifest->outputs)
+    for (const ManifestTensor &output : manifest.outputs)
       result.outputs.emplace_back(
           size_t(sequence.length * problem.heads * output.elements()));
-    for (const ManifestTensor &state : manifest->states)
+    for (const ManifestTensor &state : manifest.states)
       result.states.emplace_back(size_t(problem.heads * state.elements()));
   }
 
@@ -145,30 +147,39 @@ Reference::run(const RunArgs &args, const Problem &problem, ThreadPool &pool,
     for (size_t i = 0; i < args.inputs.size(); ++i)
       inputs.push_back(headRows(args.inputs[i], sequence.batch, sequence.begin,
                                 length, h / problem.group[i]));
-    for (const ManifestTensor &output : manifest->outputs)
+    for (const ManifestTensor &output : manifest.outputs)
       outputs.emplace_back(size_t(length * output.elements()));
     head.params.assign(params.begin(), params.end());
     head.inputs.assign(inputs.begin(), inputs.end());
     head.outputs.assign(outputs.begin(), outputs.end());
-    for (size_t s = 0; s < manifest->states.size(); ++s) {
-      int64_t n = manifest->states[s].elements();
+    for (size_t s = 0; s < manifest.states.size(); ++s) {
+      int64_t n = manifest.states[s].elements();
       std::span<double> state(result.states[s].data() + h * n, size_t(n));
-      StatePort port = StatePort::of(manifest->states[s], args.layout,
-                                     args.initialStates, s);
+      StatePort port =
+          StatePort::of(manifest.states[s], args.layout, args.initialStates, s);
       if (port.view)
         port.load(sequence.slot, h, state.data());
       head.states.push_back(state);
     }
-    reference::run(*spec->layer, head);
+    runHead(head);
     for (size_t i = 0; i < outputs.size(); ++i)
       putHead(outputs[i], result.outputs[i], length, problem.heads, h,
-              manifest->outputs[i].elements());
+              manifest.outputs[i].elements());
     if (progress)
       progress->fetch_add(1, std::memory_order_relaxed);
   };
   pool.run(ThreadPool::available(), int64_t(results.size()) * problem.heads,
            pair);
   return results;
+}
+
+std::vector<ReferenceSequence>
+Reference::run(const RunArgs &args, const Problem &problem, ThreadPool &pool,
+               std::atomic<int64_t> *progress) const {
+  auto runHead = [&](reference::Head &head) {
+    reference::run(*spec->layer, head);
+  };
+  return runHeads(*manifest, args, problem, pool, runHead, progress);
 }
 
 } // namespace plum::runtime

@@ -5,7 +5,8 @@
 //
 // A bundle carries the spec it was compiled from. This runs that spec, token by
 // token in float64, on the very tensors that a kernel gets: the same rounded
-// inputs, the same sequences, heads and slots.
+// inputs, the same sequences, heads and slots. `runHeads` does the same for any
+// other float64 form of the layer.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,11 +18,15 @@
 #include "runtime/ThreadPool.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 
 namespace plum::frontend {
 struct Layer;
+}
+namespace plum::reference {
+struct Head;
 }
 
 namespace plum::runtime {
@@ -33,6 +38,14 @@ struct ReferenceSequence {
   std::vector<std::vector<double>> states;  ///< Each [H, K, V], at the end.
 };
 
+/// Runs every head of every sequence of `args` (inputs, params, initial states,
+/// cu_seqlens, slots) by `runHead`, which may be called from several threads.
+std::vector<ReferenceSequence>
+runHeads(const Manifest &manifest, const RunArgs &args, const Problem &problem,
+         ThreadPool &pool,
+         const std::function<void(reference::Head &)> &runHead,
+         std::atomic<int64_t> *progress = nullptr);
+
 class Reference {
 public:
   /// Parses the bundle's spec with its dims and compares the signature with
@@ -41,7 +54,7 @@ public:
   Reference(Reference &&) noexcept;
   ~Reference();
 
-  /// Reads inputs, params, initial states, cu_seqlens and slots of `args`.
+  /// The recurrence over all heads, see runHeads.
   std::vector<ReferenceSequence>
   run(const RunArgs &args, const Problem &problem, ThreadPool &pool,
       std::atomic<int64_t> *progress = nullptr) const;

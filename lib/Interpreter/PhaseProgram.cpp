@@ -19,6 +19,16 @@ using namespace mlir;
 using namespace plum;
 using namespace plum::interpreter;
 
+std::vector<std::string> interpreter::interpretedPhases() {
+  std::vector<std::string> names;
+  for (const Phase &phase : phases()) {
+    if (phase.name == "llvm")
+      break;
+    names.push_back(phase.name.str());
+  }
+  return names;
+}
+
 struct PhaseProgram::Module {
   MLIRContext context{MLIRContext::Threading::DISABLED};
   OwningOpRef<ModuleOp> op;

@@ -14,6 +14,7 @@
 #include "runtime/LayerIO.h"
 #include "runtime/ReferenceRun.h"
 #include "runtime/tool/Common.h"
+#include "runtime/tool/ErrorTable.h"
 
 #include <fmt/format.h>
 
@@ -34,13 +35,6 @@ tensors: R 5e-3, W 1e-2, M 2e-2, states 5e-3; where all is f32: 1e-5, 2e-5,
 With --in, tensors expected.NAME of the file are compared as well. Without it
 the inputs are random: N(0, 1), rows of norm 1 for q and k, sigmoid(N) for
 beta, -softplus(N) for log decays.)";
-
-/// One line of the table.
-struct Row {
-  std::string kernel, tensor;
-  ErrorMeasures errors;
-  bool state, pass;
-};
 
 class Check {
 public:
@@ -98,23 +92,7 @@ public:
   }
 
   /// Prints the table; true when all passes.
-  bool report() const {
-    bool pass = true;
-    fmt::print("{:<10} {:<10} {:>9} {:>9} {:>9}  {}\n", "kernel", "tensor", "R",
-               "W", "M", "result");
-    for (const Row &row : rows) {
-      pass &= row.pass;
-      std::string result = row.pass ? "pass" : "FAIL";
-      if (row.errors.nonFinite > 0)
-        result += fmt::format(", {} values not finite", row.errors.nonFinite);
-      auto number = [](double x) { return fmt::format("{:.2e}", x); };
-      fmt::print("{:<10} {:<10} {:>9} {:>9} {:>9}  {}\n", row.kernel,
-                 row.tensor, number(row.errors.r),
-                 row.state ? "" : number(row.errors.w),
-                 row.state ? "" : number(row.errors.m), result);
-    }
-    return pass;
-  }
+  bool report() const { return printErrors("kernel", rows); }
 
 private:
   bool decayHolds(const ManifestTensor &tensor, const TensorView &view,
@@ -237,7 +215,7 @@ private:
   Executor executor;
   std::vector<ReferenceSequence> truth;
   std::vector<std::string> pools;
-  std::vector<Row> rows;
+  std::vector<ErrorRow> rows;
 };
 
 struct CheckVerb {

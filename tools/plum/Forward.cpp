@@ -40,14 +40,16 @@ Result<std::string> cacheDirectory() {
     return std::string(given);
   llvm::SmallString<128> path;
   if (!llvm::sys::path::cache_directory(path))
-    return Error{"PLUM_CACHE", "no cache directory: set PLUM_CACHE or HOME", {}};
+    return Error{
+        "PLUM_CACHE", "no cache directory: set PLUM_CACHE or HOME", {}};
   llvm::sys::path::append(path, "plum");
   return std::string(path);
 }
 
 /// Becomes plum-run; returns only when that fails.
 int becomeRunner(const std::vector<std::string> &arguments) {
-  std::string runner = llvm::sys::path::parent_path(ownPath()).str() + "/plum-run";
+  std::string runner =
+      llvm::sys::path::parent_path(ownPath()).str() + "/plum-run";
   std::vector<char *> argv;
   argv.push_back(runner.data());
   for (const std::string &argument : arguments)
@@ -57,17 +59,8 @@ int becomeRunner(const std::vector<std::string> &arguments) {
   return fail({runner, "cannot be started", {"plum-run lies beside plum"}});
 }
 
-struct ForwardVerb {
-  std::string verb;
-  SpecArguments spec;
-  CLI::App *app = nullptr;
-
-  int run() const;
-  Result<std::string> bundle() const;
-};
-
 /// The bundle of the spec, compiled now or before.
-Result<std::string> ForwardVerb::bundle() const {
+Result<std::string> bundleOf(const SpecArguments &spec) {
   if (fs::exists(spec.path + "/manifest.json"))
     return spec.path;
   Result<CompileOptions> options = spec.options();
@@ -79,18 +72,19 @@ Result<std::string> ForwardVerb::bundle() const {
   std::string key(source->text());
   for (const auto &[name, value] : options->spec.dims)
     key += "\n" + name + "=" + std::to_string(value);
-  for (const std::string *part : {&spec.layer, &spec.form, &spec.chunk, &spec.precision,
-                                  &spec.target, &spec.cpu})
+  for (const std::string *part : {&spec.layer, &spec.form, &spec.chunk,
+                                  &spec.precision, &spec.target, &spec.cpu})
     key += "\n" + *part;
   fs::file_status compiler;
   if (!fs::status(ownPath(), compiler))
     key += "\n" + std::to_string(compiler.getSize()) + "\n" +
-           std::to_string(compiler.getLastModificationTime().time_since_epoch().count());
+           std::to_string(
+               compiler.getLastModificationTime().time_since_epoch().count());
   Result<std::string> cache = cacheDirectory();
   if (!cache)
     return cache.error();
-  llvm::XXH128_hash_t hash = llvm::xxh3_128bits(
-      llvm::ArrayRef(reinterpret_cast<const uint8_t *>(key.data()), key.size()));
+  llvm::XXH128_hash_t hash = llvm::xxh3_128bits(llvm::ArrayRef(
+      reinterpret_cast<const uint8_t *>(key.data()), key.size()));
   std::string dir = *cache + "/" + llvm::utohexstr(hash.high64, true, 16) +
                     llvm::utohexstr(hash.low64, true, 16);
   CompileReport report;
@@ -102,8 +96,11 @@ Result<std::string> ForwardVerb::bundle() const {
   return dir;
 }
 
-int ForwardVerb::run() const {
-  Result<std::string> dir = bundle();
+} // namespace
+
+int plum::tool::forward(const std::string &verb, const SpecArguments &spec,
+                        const std::vector<std::string> &rest) {
+  Result<std::string> dir = bundleOf(spec);
   if (!dir)
     return fail(dir.error());
   std::vector<std::string> arguments = {verb, *dir};
@@ -113,28 +110,24 @@ int ForwardVerb::run() const {
   if (!spec.chunk.empty() && spec.chunk.find(',') == std::string::npos)
     arguments.insert(arguments.end(), {"--chunk", spec.chunk});
   arguments.insert(arguments.end(), {"--target", spec.target});
-  for (const std::string &rest : app->remaining())
-    arguments.push_back(rest);
+  arguments.insert(arguments.end(), rest.begin(), rest.end());
   return becomeRunner(arguments);
 }
 
-void addVerb(CLI::App &app, const std::string &name, const std::string &what,
-             int &exitCode) {
-  auto state = std::make_shared<ForwardVerb>();
-  state->verb = name;
-  state->app = app.add_subcommand(name, what);
-  state->spec.declare(*state->app);
-  state->app->allow_extras();
-  state->app->footer("SPEC may be a bundle directory. All other options are those of "
-                     "plum-run " + name + ":\n'plum-run " + name + " --help' lists them.");
-  state->app->callback([state, &exitCode] { exitCode = state->run(); });
-}
-
-} // namespace
-
 void plum::tool::addForwarded(CLI::App &app, int &exitCode) {
-  addVerb(app, "run", "run a layer on tensors: --in FILE --out FILE", exitCode);
-  addVerb(app, "check", "compare every kernel of a layer with its float64 recurrence",
-          exitCode);
-  addVerb(app, "bench", "time a layer: --shape B=1,T=4096,H=8", exitCode);
+  auto add = [&](const std::string &name, const std::string &what) {
+    auto spec = std::make_shared<SpecArguments>();
+    CLI::App *verb = app.add_subcommand(name, what);
+    spec->declare(*verb);
+    verb->allow_extras();
+    verb->footer(
+        "SPEC may be a bundle directory. All other options are those of "
+        "plum-run " +
+        name + ":\n'plum-run " + name + " --help' lists them.");
+    verb->callback([name, spec, verb, &exitCode] {
+      exitCode = forward(name, *spec, verb->remaining());
+    });
+  };
+  add("run", "run a layer on tensors: --in FILE --out FILE");
+  add("bench", "time a layer: --shape B=1,T=4096,H=8");
 }

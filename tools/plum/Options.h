@@ -21,8 +21,8 @@ namespace plum::tool {
 struct SpecArguments {
   std::string path;
   std::vector<std::string> sets;
-  std::string layer, form = "auto", chunk, precision = "default", target = "cpu",
-                     cpu = "native";
+  std::string layer, form = "auto", chunk, precision = "default",
+                     target = "cpu", cpu = "native";
   bool remarks = false, timing = false;
 
   void declare(CLI::App &verb);
@@ -39,8 +39,15 @@ int fail(const Error &error);
 
 /// plum compile.
 void addCompile(CLI::App &app, int &exitCode);
-/// plum run, check, bench: compile into the cache, then plum-run.
+/// plum run, bench: compile into the cache, then plum-run.
 void addForwarded(CLI::App &app, int &exitCode);
+/// plum check: kernels as those, or with --after the IR of a phase.
+void addCheck(CLI::App &app, int &exitCode);
+
+/// Compiles the spec into the cache and becomes `plum-run VERB BUNDLE rest...`;
+/// returns, with an exit code, only when that fails.
+int forward(const std::string &verb, const SpecArguments &spec,
+            const std::vector<std::string> &rest);
 
 } // namespace plum::tool
 

@@ -13,23 +13,29 @@
 #include <cstdio>
 
 int main(int argc, char **argv) {
-  CLI::App app("Compiles state-space layers from the equations of one token.", "plum");
+  CLI::App app("Compiles state-space layers from the equations of one token.",
+               "plum");
   app.set_version_flag("--version", "plum " PLUM_VERSION);
-  app.footer("plum VERB --help says what a verb takes. The spec language is described in\n"
-             "docs/spec-language.md, layers to start from are in docs/layers/.\n"
-             "Exit code: 0 done, 1 an error or a failed check.");
+  app.footer(
+      "plum VERB --help says what a verb takes. The spec language is described "
+      "in\n"
+      "docs/spec-language.md, layers to start from are in docs/layers/.\n"
+      "Exit code: 0 done, 1 an error or a failed check.");
   bool printPhases = false;
-  app.add_flag("--print-phases", printPhases, "list the phases of a compilation");
+  app.add_flag("--print-phases", printPhases,
+               "list the phases of a compilation");
   int exitCode = 0;
   plum::tool::addCompile(app, exitCode);
   plum::tool::addForwarded(app, exitCode);
+  plum::tool::addCheck(app, exitCode);
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &success) {
     return app.exit(success); // --help, --version
   } catch (const CLI::ParseError &error) {
-    std::fprintf(stderr, "plum: error: %s\nnote: 'plum --help' lists what there is\n",
+    std::fprintf(stderr,
+                 "plum: error: %s\nnote: 'plum --help' lists what there is\n",
                  error.what());
     return 1;
   } catch (const std::exception &error) { // Out of memory, for one.

@@ -19,6 +19,10 @@
 
 namespace plum::interpreter {
 
+/// The phases whose IR has a meaning in float64: assoc, normal, chunk, plan.
+/// What comes after them is code for a machine.
+std::vector<std::string> interpretedPhases();
+
 class PhaseProgram {
 public:
   /// Reads IR of the phases assoc, normal, chunk or plan. `constants` are those
