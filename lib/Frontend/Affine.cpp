@@ -334,7 +334,7 @@ bool AffineAnalysis::collectLogs(const Expr *factor, double &number,
   }
   if (std::optional<double> value = constantValue(factor)) {
     number *= *value;
-    return *value > 0;
+    return true;
   }
   if (factor->kind == ExprKind::Call && factor->func == Func::Exp) {
     if (logs.size() == maxFactors) // Shared nodes may be met very often.

@@ -121,6 +121,7 @@ TEST(NotAffine, TheLastAxis) {
   std::string along = "state 'S' is scaled or mixed along its last axis";
   EXPECT_EQ(refused("S = S @ diag(v)"), "7:5: error: " + along);
   EXPECT_EQ(refused("S = S @ (v^T @ u)"), "7:5: error: " + along);
+  EXPECT_EQ(refused("S += k^T @ (k @ S) @ diag(v)"), "7:6: error: " + along);
   EXPECT_EQ(refused("S += k^T @ (u * (k @ S))"), "7:12: error: " + along);
   EXPECT_EQ(refused("S += (k @ S @ v^T) * (k^T @ v)"), "7:6: error: " + along);
   EXPECT_EQ(refused("S += sum(k @ S) * k^T @ v"), "7:6: error: " + along);

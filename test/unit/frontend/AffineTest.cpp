@@ -121,6 +121,8 @@ TEST(Decay, IsKeptAsALogarithmWhereItWasWrittenSo) {
 TEST(Decay, StaysLinearOtherwise) {
   EXPECT_EQ(updatesOf("S = a * diag(exp(w)) @ S"), "S: channel (a * exp(w))\n");
   EXPECT_EQ(updatesOf("S = -exp(a) * S"), "S: scalar -exp(a)\n");
+  EXPECT_EQ(updatesOf("x = -2 * exp(a)\nS = x * S"), "S: scalar x\n");
+  EXPECT_EQ(updatesOf("x = 0 * exp(a)\nS = x * S"), "S: scalar x\n");
   EXPECT_EQ(updatesOf("S = S / a"), "S: scalar (1 / a)\n");
   EXPECT_EQ(updatesOf("S = S / K"), "S: scalar 0.25\n");
   EXPECT_EQ(updatesOf("S = (1 - a) * S"), "S: scalar (1 - a)\n");
