@@ -132,27 +132,26 @@ void AffineAnalysis::fail(const Stmt &stmt) {
   diags.error(why.range, why.message);
   bool inside =
       why.range.begin >= stmt.range.begin && why.range.end <= stmt.range.end;
-  if (stmt.kind == Stmt::Update) {
-    const std::string &state = stmt.symbol->name;
-    if (!inside)
-      diags.note(stmt.range, fmt::format("in this update of '{}'", state));
+  if (!inside)
+    diags.note(stmt.range,
+               fmt::format("in this {} of '{}'",
+                           stmt.kind == Stmt::Update ? "update" : "value",
+                           stmt.symbol->name));
+  bool ofUpdate =
+      stmt.kind == Stmt::Update && (!why.state || why.state == stmt.symbol);
+  if (ofUpdate) {
     bool vector = stmt.symbol->shape.kind == Shape::Row;
-    diags.note(
-        why.range,
-        vector
-            ? fmt::format("a chunkwise form needs the affine step {0} -> w * "
-                          "{0} + (y @ "
-                          "{0}^T) * x + k, and w, x, y, k free of '{0}'",
-                          state)
-            : fmt::format(
-                  "a chunkwise form needs the affine step {0} -> diag(w) @ {0} "
-                  "+ x^T @ (y @ {0}) + k^T @ v, and w, x, y, k, "
-                  "v free of '{0}'",
-                  state));
+    diags.note(why.range,
+               vector
+                   ? fmt::format("a chunkwise form needs the affine step {0} "
+                                 "-> w * {0} + (y @ {0}^T) * x + k, and w, x, "
+                                 "y, k free of '{0}'",
+                                 stmt.symbol->name)
+                   : fmt::format("a chunkwise form needs the affine step {0} "
+                                 "-> diag(w) @ {0} + x^T @ (y @ {0}) + k^T @ "
+                                 "v, and w, x, y, k, v free of '{0}'",
+                                 stmt.symbol->name));
   } else if (why.state) {
-    if (!inside)
-      diags.note(stmt.range,
-                 fmt::format("in the value of '{}'", stmt.symbol->name));
     bool vector = why.state->shape.kind == Shape::Row;
     diags.note(why.range,
                fmt::format("a chunkwise form never holds '{0}' of each token, "

@@ -177,6 +177,16 @@ TEST(NotAffine, OutputsAreExplainedToo) {
             "8:1: note: '--form step' runs it token by token\n");
 }
 
+TEST(NotAffine, UpdatesFromAnotherStateAreExplainedByThatState) {
+  EXPECT_EQ(errorsOf("zn = l2norm(z)\nz += k\nS += zn^T @ v"),
+            "7:6: error: 'l2norm' of state 'z' is not affine in 'z'\n"
+            "9:1: note: in this update of 'S'\n"
+            "7:6: note: a chunkwise form never holds 'z' of each token, only "
+            "its reads x @ z^T\n"
+            "6:9: note: 'z' is declared here\n"
+            "9:1: note: '--form step' runs it token by token\n");
+}
+
 TEST(NotAffine, StatesThatDependOnEachOther) {
   EXPECT_EQ(errorsOf("S += k^T @ (k @ P)\nP += k^T @ (k @ S)"),
             "7:1: error: the updates of states 'S' and 'P' depend on each "
