@@ -170,8 +170,8 @@ void Writer::output(const std::string &read) {
   default:
     break;
   }
-  statement("output " + name + " : [V] " + dice.pick({"bf16", "f32"}) + " = " +
-            value);
+  statement("output " + name + " : [V] " + dice.pick({"bf16", "f32", "f16"}) +
+            " = " + value);
   outputs.push_back(name);
 }
 

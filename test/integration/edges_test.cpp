@@ -166,6 +166,38 @@ TEST(Edges, UnnormalisedKeysOverAShortRun) {
         {{"b", normal(7, 5)}}, 32);
 }
 
+// The paper's decays, whose memory is up to 2048 tokens: every chunk rounds the
+// same way, so errors of the decay add up.
+TEST(Edges, SlowConstantDecayOverManyTokens) {
+  Layer &retnet = Layer::get(shippedSpec("retnet", {{"K", 16}, {"V", 16}}),
+                             Precision::F32, {16, 64});
+  Data inputs(retnet, {.batch = 1, .tokens = 8192, .heads = 7});
+  inputs.fill("q", normal(7, 1));
+  inputs.fill("k", normal(7, 2));
+  inputs.fill("v", normal(7, 3));
+  inputs.fill("log_gamma", [](int64_t h) {
+    return std::log1p(-std::exp2(-5. - double(h)));
+  });
+  Values truth = reference(retnet, inputs);
+  for (How how : everyForm(retnet))
+    expectClose(inputs, run(retnet, inputs, how), truth, standard(retnet),
+                how.str());
+}
+
+// 2^16 + 1 tokens: no count, mask or offset is 16 bits wide.
+TEST(Edges, MoreThan65536Tokens) {
+  Layer &kda = Layer::get(localSpec("kda_raw", {{"K", 8}, {"V", 8}}),
+                          Precision::Default, {64, 256});
+  Data inputs = data(
+      kda, 65537,
+      {{"g",
+        [](int64_t i) { return -softplus(portableNormal(7, 4, uint32_t(i))); }},
+       {"beta", gate01(7, 5)}});
+  Values truth = reference(kda, inputs);
+  for (How how : everyForm(kda))
+    expectClose(inputs, run(kda, inputs, how), truth, standard(kda), how.str());
+}
+
 TEST(Edges, ZeroInputs) {
   Layer &kda = Layer::get(shippedSpec("kda"), Precision::Default, {16, 64});
   Data zeros(kda, {.batch = 1, .tokens = 70, .heads = 1});
