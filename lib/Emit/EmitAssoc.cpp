@@ -161,8 +161,10 @@ Value Emitter::emitNode(const Expr *e) {
   if (auto constant = constantValue(e))
     return arith::ConstantOp::create(b, b.getF32FloatAttr(float(*constant)));
   switch (e->kind) {
-  case ExprKind::Number:
-    llvm_unreachable("a number is a constant");
+  case ExprKind::Number: // every element of a row
+    return asRow(
+        arith::ConstantOp::create(b, b.getF32FloatAttr(float(e->number))),
+        e->shape.cols);
   case ExprKind::Ref: {
     if (e->symbol->kind == SymbolKind::State)
       return assoc::WholeOp::create(b, stateAt(e->symbol, e->version));
@@ -479,9 +481,11 @@ OwningOpRef<ModuleOp> Emitter::run() {
   for (const Stmt &stmt : layer.stmts) {
     switch (stmt.kind) {
     case Stmt::Define:
-      // Matrices are taken apart where they are used; other locals are emitted
-      // here, so that the IR follows the spec's order.
-      if (stmt.symbol->shape.kind != Shape::Matrix && !symbols[stmt.symbol]) {
+      // Matrices (and whatever else has no normal form of its own) are taken
+      // apart where they are used; other locals are emitted here, so that the
+      // IR follows the spec's order.
+      if (stmt.expr && stmt.symbol->shape.kind != Shape::Matrix &&
+          !symbols[stmt.symbol]) {
         Value value = emit(stmt.symbol->definition);
         value.setLoc(NameLoc::get(b.getStringAttr(stmt.symbol->name),
                                   placeOf(stmt.symbol->range)));
