@@ -71,6 +71,9 @@ Result<PhaseProgram> PhaseProgram::parse(std::string_view ir,
       module.entries.push_back(
           {cast<func::FuncOp>(op).getSymName().str(), chunk.getInt()});
   }
+  llvm::sort(module.entries, [](const Entry &a, const Entry &b) {
+    return std::tie(a.chunk, a.name) < std::tie(b.chunk, b.name);
+  });
   return program;
 }
 

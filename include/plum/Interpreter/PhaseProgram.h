@@ -41,7 +41,7 @@ public:
     std::string name;  ///< Symbol of a layer or a chunk function.
     int64_t chunk = 0; ///< C; 0: the layer, token by token.
   };
-  /// The layers and the chunk functions of the module, in order.
+  /// The layers of the module, then its chunk functions by C.
   const std::vector<Entry> &entries() const;
 
   /// Runs one head; may be called from several threads.
