@@ -10,40 +10,39 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <string_view>
+#include <utility>
 
 namespace plum::runtime {
 
 std::string missingFeature(const std::vector<std::string> &features) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-// The builtin takes only literals, hence a list. Spelled as LLVM does.
-#define PLUM_FEATURES(X)                                                       \
-  X("popcnt")                                                                  \
-  X("sse3")                                                                    \
-  X("ssse3")                                                                   \
-  X("sse4.1")                                                                  \
-  X("sse4.2")                                                                  \
-  X("avx")                                                                     \
-  X("avx2")                                                                    \
-  X("fma")                                                                     \
-  X("bmi")                                                                     \
-  X("bmi2")                                                                    \
-  X("f16c")                                                                    \
-  X("lzcnt")                                                                   \
-  X("movbe") X("avx512f") X("avx512cd") X("avx512bw") X("avx512dq")            \
-      X("avx512vl") X("avx512ifma") X("avx512vbmi") X("avx512vbmi2")           \
-          X("avx512vnni") X("avx512bitalg") X("avx512vpopcntdq")               \
-              X("avx512bf16") X("avx512fp16") X("avxvnni") X("gfni")           \
-                  X("vpclmulqdq") X("vaes") X("amx-tile") X("amx-int8")        \
-                      X("amx-bf16")
-  for (const std::string &feature : features) {
-#define PLUM_CHECK(NAME)                                                       \
-  if (feature == NAME && !__builtin_cpu_supports(NAME))                        \
-    return feature;
-    PLUM_FEATURES(PLUM_CHECK)
-#undef PLUM_CHECK
-  }
-#undef PLUM_FEATURES
+// The builtin takes only literals, hence a macro. Spelled as LLVM does.
+#define PLUM_FEATURE(NAME) {NAME, __builtin_cpu_supports(NAME) != 0}
+  const std::pair<std::string_view, bool> known[] = {
+      PLUM_FEATURE("popcnt"),       PLUM_FEATURE("sse3"),
+      PLUM_FEATURE("ssse3"),        PLUM_FEATURE("sse4.1"),
+      PLUM_FEATURE("sse4.2"),       PLUM_FEATURE("avx"),
+      PLUM_FEATURE("avx2"),         PLUM_FEATURE("fma"),
+      PLUM_FEATURE("bmi"),          PLUM_FEATURE("bmi2"),
+      PLUM_FEATURE("f16c"),         PLUM_FEATURE("lzcnt"),
+      PLUM_FEATURE("movbe"),        PLUM_FEATURE("avx512f"),
+      PLUM_FEATURE("avx512cd"),     PLUM_FEATURE("avx512bw"),
+      PLUM_FEATURE("avx512dq"),     PLUM_FEATURE("avx512vl"),
+      PLUM_FEATURE("avx512ifma"),   PLUM_FEATURE("avx512vbmi"),
+      PLUM_FEATURE("avx512vbmi2"),  PLUM_FEATURE("avx512vnni"),
+      PLUM_FEATURE("avx512bitalg"), PLUM_FEATURE("avx512vpopcntdq"),
+      PLUM_FEATURE("avx512bf16"),   PLUM_FEATURE("avx512fp16"),
+      PLUM_FEATURE("avxvnni"),      PLUM_FEATURE("gfni"),
+      PLUM_FEATURE("vpclmulqdq"),   PLUM_FEATURE("vaes"),
+      PLUM_FEATURE("amx-tile"),     PLUM_FEATURE("amx-int8"),
+      PLUM_FEATURE("amx-bf16")};
+#undef PLUM_FEATURE
+  for (const std::string &feature : features)
+    for (auto [name, present] : known)
+      if (feature == name && !present)
+        return feature;
 #endif
   return {};
 }

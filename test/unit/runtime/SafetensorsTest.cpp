@@ -7,8 +7,11 @@
 
 #include "ToyLayer.h"
 
+#include <csignal>
 #include <cstring>
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -159,7 +162,6 @@ TEST(Safetensors, FilesThatCannotBeRead) {
   EXPECT_EQ(errorOf(dir / "none"),
             dir / "none: error: cannot be read: No such file or directory");
   EXPECT_EQ(errorOf(dir.path), dir.path + ": error: is not a regular file");
-  EXPECT_EQ(errorOf("/dev/null"), "/dev/null: error: is not a regular file");
   writeFile(dir / "empty", "");
   EXPECT_EQ(errorOf(dir / "empty"),
             dir / "empty: error: has 0 bytes, a safetensors file has at least "
@@ -179,13 +181,48 @@ TEST(Safetensors, UnwritablePlacesLeaveNothingBehind) {
                   "directory");
   EXPECT_EQ(errorOf(dir.path),
             dir.path + ": error: cannot be written: Is a directory");
-  EXPECT_EQ(errorOf("/dev/full"),
-            "/dev/full: error: cannot be written: No space left on device");
-  EXPECT_EQ(errorOf("/dev/null"), "");
-  struct stat info;
-  ASSERT_EQ(stat("/dev/null", &info), 0);
-  EXPECT_TRUE(S_ISCHR(info.st_mode)); // Written to, not replaced.
   EXPECT_TRUE(dir.list().empty());
+}
+
+TEST(Safetensors, AFileThatCannotBeFinishedIsRemoved) {
+  TempDir dir;
+  std::vector<float> x(4096);
+  struct rlimit before, limit;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  limit = before;
+  limit.rlim_cur = 4096;
+  auto *handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  Status status =
+      writeSafetensors(dir / "t", {{"x", DType::F32, {4096}, x.data()}});
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().str(),
+            dir / "t: error: cannot be written: File too large");
+  EXPECT_TRUE(dir.list().empty());
+}
+
+// As /dev/null is, but tests leave the machine's devices alone.
+TEST(Safetensors, APipeIsWrittenToAndNotReplaced) {
+  TempDir dir;
+  std::string path = dir / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  float x = 1;
+  Status status = writeSafetensors(path, {{"x", DType::F32, {1}, &x}});
+  EXPECT_TRUE(status) << status.error().str();
+  char bytes[512];
+  EXPECT_GT(read(reader, bytes, sizeof bytes), 12);
+  close(reader);
+  struct stat info;
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISFIFO(info.st_mode));
+  EXPECT_EQ(dir.list(), std::vector<std::string>{"pipe"});
+  Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().str(), path + ": error: is not a regular file");
 }
 
 TEST(Safetensors, ReplacesAFileOnlyWhenCommitted) {
