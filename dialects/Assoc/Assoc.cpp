@@ -66,6 +66,28 @@ LogicalResult StateType::verify(function_ref<InFlightDiagnostic()> emitError,
 }
 
 //===----------------------------------------------------------------------===//
+// DomainAttr
+//===----------------------------------------------------------------------===//
+
+ParseResult plum::assoc::parseDomain(OpAsmParser &parser, DomainAttr &domain) {
+  StringRef word;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeyword(&word))
+    return failure();
+  std::optional<Domain> value = symbolizeDomain(word);
+  if (!value)
+    return parser.emitError(loc)
+           << "expects 'log' or 'linear', got '" << word << "'";
+  domain = DomainAttr::get(parser.getContext(), *value);
+  return success();
+}
+
+void plum::assoc::printDomain(OpAsmPrinter &printer, Operation *,
+                              DomainAttr domain) {
+  printer << stringifyDomain(domain.getValue());
+}
+
+//===----------------------------------------------------------------------===//
 // BoundsAttr: <low, high> or <low, high, assumed>, with -inf and inf as words
 //===----------------------------------------------------------------------===//
 

@@ -32,4 +32,11 @@
 #define GET_OP_CLASSES
 #include "dialects/Assoc/AssocOps.h.inc"
 
+namespace plum::assoc {
+/// `log` or `linear`, the word alone: how ops of every dialect write a domain.
+mlir::ParseResult parseDomain(mlir::OpAsmParser &parser, DomainAttr &domain);
+void printDomain(mlir::OpAsmPrinter &printer, mlir::Operation *op,
+                 DomainAttr domain);
+} // namespace plum::assoc
+
 #endif // PLUM_DIALECTS_ASSOC_ASSOC_H

@@ -38,7 +38,7 @@ def Assoc_Dialect : Dialect {
 
 def Assoc_DomainAttr : EnumAttr<Assoc_Dialect, Assoc_DomainEnum, "domain"> {
   let summary = "`log`: the factor is exp(a); `linear`: it is a itself";
-  let assemblyFormat = "`` $value";
+  let assemblyFormat = "`<` $value `>`"; // ops print the bare word
 }
 
 class Assoc_Attr<string name, string mnemonicText, list<Trait> traits = []>

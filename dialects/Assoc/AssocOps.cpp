@@ -255,18 +255,12 @@ ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (succeeded(parser.parseOptionalKeyword("decay"))) {
     hasDecay = true;
-    StringRef word;
-    SMLoc loc = parser.getCurrentLocation();
-    if (parser.parseKeyword(&word))
+    DomainAttr domain;
+    if (parseDomain(parser, domain) || parser.parseLParen() ||
+        parser.parseOperand(decay) || parser.parseColonType(decayType) ||
+        parser.parseRParen())
       return failure();
-    std::optional<Domain> domain = symbolizeDomain(word);
-    if (!domain)
-      return parser.emitError(loc)
-             << "expects 'log' or 'linear', got '" << word << "'";
-    if (parser.parseLParen() || parser.parseOperand(decay) ||
-        parser.parseColonType(decayType) || parser.parseRParen())
-      return failure();
-    result.addAttribute("domain", DomainAttr::get(b.getContext(), *domain));
+    result.addAttribute("domain", domain);
     if (succeeded(parser.parseOptionalKeyword("in"))) {
       Attribute bounds = BoundsAttr::parse(parser, {});
       if (!bounds)
@@ -279,14 +273,19 @@ ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
         parseGroup(parser, "at", at) || parseGroup(parser, "of", of) ||
         parser.parseKeyword("decayed"))
       return failure();
+    auto parseBool = [&]() -> ParseResult {
+      SMLoc loc = parser.getCurrentLocation();
+      StringRef word;
+      if (parser.parseKeyword(&word))
+        return failure();
+      if (word != "true" && word != "false")
+        return parser.emitError(loc)
+               << "expects 'true' or 'false', got '" << word << "'";
+      decayed.push_back(word == "true");
+      return success();
+    };
     if (parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Square,
-                                       [&]() -> ParseResult {
-                                         StringRef word;
-                                         if (parser.parseKeyword(&word))
-                                           return failure();
-                                         decayed.push_back(word == "true");
-                                         return success();
-                                       }))
+                                       parseBool))
       return failure();
   }
   if (succeeded(parser.parseOptionalKeyword("write")))

@@ -125,7 +125,7 @@ def Assoc_GateOp : Assoc_Update<"gate"> {
     ```
   }];
   let arguments = (ins Assoc_StateType:$state, Assoc_DomainAttr:$domain, F32:$decay);
-  let assemblyFormat = "$state `by` $domain $decay attr-dict `:` qualified(type($state))";
+  let assemblyFormat = "$state `by` custom<Domain>($domain) $decay attr-dict `:` qualified(type($state))";
 }
 
 def Assoc_DecayOp : Assoc_Update<"decay", [Assoc_KeyRow<"decay">]> {
@@ -145,7 +145,7 @@ def Assoc_DecayOp : Assoc_Update<"decay", [Assoc_KeyRow<"decay">]> {
     ```
   }];
   let arguments = (ins Assoc_StateType:$state, Assoc_DomainAttr:$domain, Assoc_Row:$decay);
-  let assemblyFormat = "$state `by` $domain $decay attr-dict `:` qualified(type($state))";
+  let assemblyFormat = "$state `by` custom<Domain>($domain) $decay attr-dict `:` qualified(type($state))";
 }
 
 //===----------------------------------------------------------------------===//

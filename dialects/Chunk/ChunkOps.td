@@ -71,8 +71,10 @@ def Chunk_AtAttr : AttrDef<Chunk_Dialect, "At"> {
 
 def Chunk_RowsAttr : TypedArrayAttrBase<Chunk_AtAttr, "where the rows of a token stand">;
 
-def Chunk_Matrix : 2DTensorOf<[F32]>;
-def Chunk_Column : 1DTensorOf<[F32]>;
+class Chunk_Constant<int rank, string what>
+    : RankedTensorOf<[F32], [HasAnyRankOfPred<[rank]>, HasStaticShapePred], what # " of constant shape">;
+def Chunk_Matrix : Chunk_Constant<2, "matrix">;
+def Chunk_Column : Chunk_Constant<1, "column">;
 def Chunk_MatrixOrColumn : AnyTypeOf<[Chunk_Matrix, Chunk_Column]>;
 
 //===----------------------------------------------------------------------===//
@@ -187,7 +189,7 @@ def Chunk_CumsumOp : Chunk_Named<"cumsum", "G", [SameOperandsAndResultType]> {
   }];
   let arguments = (ins Assoc_DomainAttr:$domain, Chunk_MatrixOrColumn:$decay, OptionalAttr<Assoc_BoundsAttr>:$bounds);
   let results = (outs Chunk_MatrixOrColumn:$result);
-  let assemblyFormat = "$domain $decay (`in` $bounds^)? attr-dict `:` type($decay)";
+  let assemblyFormat = "custom<Domain>($domain) $decay (`in` $bounds^)? attr-dict `:` type($decay)";
 }
 
 //===----------------------------------------------------------------------===//
