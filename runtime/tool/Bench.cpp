@@ -31,7 +31,7 @@ long to get 30 runs, at least 3 times, and prints
   ms            median; min_ms the fastest; spread (quartile 3 - quartile 1) / ms
   tokens_per_s  tokens of all sequences, all heads done
   bytes, flops  inputs, params and outputs once and the final states; the
-                arithmetic of the equations as the compiler counts it
+                arithmetic as the compiler counts it, null when it does not
   floor_ms      time to copy that many bytes at the rate at which these threads
                 copy large buffers, measured first
   sgemm_ms      OpenBLAS's time for the kernel's matrix products alone, in f32,
@@ -246,7 +246,7 @@ void printJson(const Manifest &manifest, const ShapeOption &shape, int threads,
                {"spread", line.spread},
                {"tokens_per_s", tokens / line.ms * 1000},
                {"bytes", line.bytes},
-               {"flops", line.flops},
+               {"flops", line.flops > 0 ? Json(line.flops) : Json()},
                {"floor_ms", line.floorMs},
                {"sgemm_ms", line.sgemmMs ? Json(*line.sgemmMs) : Json()},
                {"error", number(line.error)}};
@@ -262,13 +262,16 @@ void printTable(const Manifest &manifest, const ShapeOption &shape, int threads,
              "floor ms", "sgemm ms", "error");
   for (const Line &line : lines)
     fmt::print(
-        "{:<10} {:>10.3f} {:>10.3f} {:>5.1f} % {:>12.0f} {:>9.1f} {:>9.3f} "
+        "{:<10} {:>10.3f} {:>10.3f} {:>5.1f} % {:>12.0f} {:>9} {:>9.3f} "
         "{:>9} {:>9.2e}\n",
         line.chunk ? fmt::format("{} {}", line.form, *line.chunk) : line.form,
         line.ms, line.minMs, 100 * line.spread,
         double(shape.batch * shape.tokens) / line.ms * 1000,
-        double(line.flops) / line.ms / 1e6, line.floorMs,
-        line.sgemmMs ? fmt::format("{:.3f}", *line.sgemmMs) : "-", line.error);
+        line.flops > 0
+            ? fmt::format("{:.1f}", double(line.flops) / line.ms / 1e6)
+            : "-",
+        line.floorMs, line.sgemmMs ? fmt::format("{:.3f}", *line.sgemmMs) : "-",
+        line.error);
 }
 
 struct BenchVerb {
