@@ -42,6 +42,7 @@ public:
     registerDialects(registry);
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
+    context.printOpOnDiagnostic(false); // messages point into the spec
   }
 
   /// Runs the phases up to and including `last`.
@@ -158,6 +159,7 @@ Status Compilation::run(StringRef last) {
     phase.chunks.assign(options.chunks.begin(), options.chunks.end());
   phase.lanes = target->lanes();
   phase.registers = target->registers();
+  phase.x86 = target->isX86();
   for (const Phase &each : phases()) {
     if (each.build) {
       PassManager pm(&context);
@@ -179,6 +181,14 @@ Status Compilation::run(StringRef last) {
         if (!llvm::is_contained(logDecays, name))
           logDecays.push_back(name);
       });
+    // A warning has said why; whoever asked for chunks gets nothing else.
+    if (each.name == "chunk" && options.form == Form::Chunk &&
+        module->getOps<func::FuncOp>().empty()) {
+      diags.error(layer->range, "layer '" + layer->name +
+                                    "' has no chunkwise form, as asked for "
+                                    "with '--form chunk'");
+      return failure();
+    }
     if (each.name == last)
       break;
   }

@@ -45,6 +45,7 @@ static void toLLVM(OpPassManager &pm, const PhaseOptions &options) {
   LowerToCPUPassOptions cpu;
   cpu.lanes = options.lanes;
   cpu.registers = options.registers;
+  cpu.x86 = options.x86;
   pm.addPass(createLowerToCPUPass(cpu));
   arith::ArithExpandOpsPassOptions expand;
   expand.includeBf16 = true;

@@ -70,8 +70,10 @@ Result<HostTarget> HostTarget::create(const std::string &name) {
   return target;
 }
 
+bool HostTarget::isX86() const { return machine->getTargetTriple().isX86(); }
+
 int64_t HostTarget::lanes() const {
-  if (!machine->getTargetTriple().isX86())
+  if (!isX86())
     return 4;
   auto has = [&](llvm::StringRef feature) {
     return llvm::is_contained(vectorFeatures, feature);
@@ -80,7 +82,7 @@ int64_t HostTarget::lanes() const {
 }
 
 int64_t HostTarget::registers() const {
-  return !machine->getTargetTriple().isX86() || lanes() == 16 ? 32 : 16;
+  return !isX86() || lanes() == 16 ? 32 : 16;
 }
 
 Result<std::string> HostTarget::emitObject(mlir::ModuleOp module) {

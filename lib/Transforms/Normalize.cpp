@@ -21,6 +21,8 @@
 #include "plum/Transforms/Passes.h"
 
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
 
@@ -140,6 +142,13 @@ StringRef nameOf(Value state) {
   return "the state";
 }
 
+/// -5, 0.5, -inf: as one would write it.
+std::string text(double bound) {
+  std::string digits;
+  llvm::raw_string_ostream(digits) << llvm::format("%g", bound);
+  return digits;
+}
+
 /// Proves what can be proven about a decay and says so.
 BoundsAttr NormalizePass::boundsOf(Value decay, Domain domain, Value state,
                                    Location loc) {
@@ -154,26 +163,29 @@ BoundsAttr NormalizePass::boundsOf(Value decay, Domain domain, Value state,
   bool plain = log && isa<BlockArgument>(source);
   if (plain)
     range.high = 0;
+  range = {range.low + 0.0, range.high + 0.0}; // no -0
   double largest =
       log ? range.high : std::max(std::fabs(range.low), range.high);
   bool shrinks = largest <= (log ? 0 : 1);
   bool bounded = shrinks && log && std::isfinite(range.low);
-  InFlightDiagnostic remark = emitRemark(loc);
-  remark << (log ? "log decay of '" : "decay of '") << nameOf(state)
-         << "' lies in [" << range.low << ", " << range.high << "]";
+  std::string message;
+  llvm::raw_string_ostream out(message);
+  out << (log ? "log decay" : "decay") << " of '" << nameOf(state)
+      << "' lies in [" << text(range.low) << ", " << text(range.high) << "]";
   if (plain)
-    remark
-        << " (an input used as a log decay is taken to be <= 0; 'plum check' "
+    out << " (an input used as a log decay is taken to be <= 0; 'plum check' "
            "verifies it)";
   if (bounded)
-    remark << ": bounded, a sub-block of 16 tokens may be factored through one "
-              "anchor";
+    out << ": bounded, a sub-block of 16 tokens may be factored through one "
+           "anchor";
+  else if (shrinks && log)
+    out << ": unbounded, factors within a sub-block are formed only as "
+           "products that never exceed 1";
   else if (shrinks)
-    remark << ": unbounded, factors within a sub-block are formed only as "
-              "products that "
-              "never exceed 1";
+    out << ": factors are used as they are, without a logarithm";
   else
-    remark << ": it may grow, nothing is assumed";
+    out << ": it may grow, nothing is assumed";
+  emitRemark(loc) << message;
   return BoundsAttr::get(&getContext(), range.low, range.high, plain);
 }
 

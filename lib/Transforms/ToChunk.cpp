@@ -24,7 +24,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plum/Transforms/Passes.h"
+#include "StateChain.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -47,130 +47,6 @@ using namespace plum::chunk;
 namespace {
 
 //===----------------------------------------------------------------------===//
-// What a layer says about one of its states
-//===----------------------------------------------------------------------===//
-
-/// A row of the chunk: a value of the token's equations, and where it stands.
-struct Row {
-  Value value;
-  AtAttr at;
-};
-
-struct StateChain {
-  BlockArgument start;
-  SmallVector<StepOp> steps;
-  SmallVector<assoc::ReadOp> reads;
-  bool decays = false, channelDecay = false;
-  Domain domain = Domain::Log;
-  BoundsAttr bounds;
-  /// Erases, one entry each; u0 may be null. Then the other writes.
-  SmallVector<Row> along, at, keys;
-  SmallVector<Value> by, u0, values;
-
-  StateType type() const { return cast<StateType>(start.getType()); }
-};
-
-/// Collects the chain of `start`; fails with an error or remark when it has no
-/// chunkwise form.
-class ChainReader {
-public:
-  explicit ChainReader(LayerOp layer) : layer(layer) {}
-  FailureOr<StateChain> read(BlockArgument start);
-
-private:
-  AtAttr at(int64_t step, Moment moment) {
-    return AtAttr::get(layer.getContext(), step, moment);
-  }
-  void readDecays(StateChain &chain);
-  void readWrites(StateChain &chain, StepOp step, int64_t index);
-
-  LayerOp layer;
-  DenseMap<Value, AtAttr> places; ///< When each state of the chain is current.
-};
-
-void ChainReader::readDecays(StateChain &chain) {
-  bool allLog = true;
-  double low = 0, high = 0;
-  bool bounded = true, assumed = false;
-  for (StepOp step : chain.steps) {
-    Value decay = step.getDecay();
-    if (!decay)
-      continue;
-    chain.decays = true;
-    chain.channelDecay |= isa<VectorType>(decay.getType());
-    allLog &= *step.getDomain() == Domain::Log;
-    if (BoundsAttr bounds = step.getBoundsAttr()) {
-      low = std::min(low, bounds.getLow().convertToDouble());
-      high = std::max(high, bounds.getHigh().convertToDouble());
-      assumed |= bounds.getAssumed();
-    } else
-      bounded = false;
-  }
-  chain.domain = allLog ? Domain::Log : Domain::Linear;
-  if (chain.decays && bounded && allLog)
-    chain.bounds = BoundsAttr::get(layer.getContext(), low, high, assumed);
-}
-
-void ChainReader::readWrites(StateChain &chain, StepOp step, int64_t index) {
-  SmallVector<bool> joined(step.getKeys().size(), false);
-  for (unsigned i = 0; i < step.getAlong().size(); ++i) {
-    Value key = step.getAlong()[i], u0;
-    for (unsigned j = 0; j < joined.size() && !u0; ++j)
-      if (!joined[j] && step.getKeys()[j] == key) {
-        joined[j] = true;
-        u0 = step.getValues()[j];
-      }
-    AtAttr read = step.getDecayed()[i] ? at(index, Moment::Decayed)
-                                       : places.lookup(step.getOf()[i]);
-    chain.along.push_back({key, at(index, Moment::After)});
-    chain.at.push_back({step.getAt()[i], read});
-    chain.by.push_back(step.getBy()[i]);
-    chain.u0.push_back(u0);
-  }
-  for (unsigned j = 0; j < joined.size(); ++j)
-    if (!joined[j]) {
-      chain.keys.push_back({step.getKeys()[j], at(index, Moment::After)});
-      chain.values.push_back(step.getValues()[j]);
-    }
-}
-
-FailureOr<StateChain> ChainReader::read(BlockArgument start) {
-  StateChain chain;
-  chain.start = start;
-  Value state = start;
-  places[state] = at(0, Moment::Before);
-  SmallVector<Value> current = {state};
-  while (true) {
-    StepOp next;
-    for (Operation *user : state.getUsers()) {
-      if (auto step = dyn_cast<StepOp>(user); step && step.getState() == state)
-        next = step;
-      else if (!isa<StepOp, assoc::ReadOp, assoc::YieldOp>(user)) {
-        user->emitRemark()
-            << "layer '" << layer.getSymName()
-            << "' has no chunkwise form: this op is not a step or "
-               "a read; it runs in the step form";
-        return failure();
-      }
-    }
-    if (!next)
-      break;
-    int64_t index = chain.steps.size();
-    chain.steps.push_back(next);
-    readWrites(chain, next, index);
-    state = next.getResult();
-    places[state] = at(index, Moment::After);
-    current.push_back(state);
-  }
-  readDecays(chain);
-  for (Operation &op : layer.getBlock())
-    if (auto read = dyn_cast<assoc::ReadOp>(op);
-        read && llvm::is_contained(current, read.getState()))
-      chain.reads.push_back(read);
-  return chain;
-}
-
-//===----------------------------------------------------------------------===//
 // Building the loop
 //===----------------------------------------------------------------------===//
 
@@ -184,12 +60,16 @@ public:
 private:
   using Tensor = Value;
 
-  LogicalResult readChains();
-  int levelOf(Value value);
   void createFunction();
   void createLoop();
-  void mapRows(ArrayRef<StateChain *> chains);
-  void deriveState(StateChain &chain);
+  void mapRows(int level);
+  void deriveWrites(StateChain &chain);
+  void deriveRead(StateChain &chain, unsigned index);
+  void deriveCarry(StateChain &chain);
+  Value scores(StateChain &chain, StringRef name, Value x, ArrayAttr xRows,
+               Value y, ArrayAttr yRows);
+  Value read(StateChain &chain, StringRef name, Value x, ArrayAttr xRows);
+  Value times(StateChain &chain, StringRef name, Value M, Value X, Value onto);
   void createOutputs();
 
   /// The rows a map makes, until its op is built.
@@ -199,12 +79,10 @@ private:
     double fill;
     Tensor *result;
     StringRef name;
+    SmallVector<bool> exponentiate; ///< Rows to take the exp of; may be empty.
   };
-  void request(Tensor &result, StringRef name, ArrayRef<Value> rows,
-               double fill);
-  Value rowOr(ImplicitLocOpBuilder &in, Value row, const Request &request,
-              IRMapping &map);
-
+  Request &request(Tensor &result, StringRef name, ArrayRef<Value> rows,
+                   double fill);
   Value cloneInto(OpBuilder &in, Value value, IRMapping &map,
                   SmallVectorImpl<Value> &tokenInputs);
   Value hoisted(Value value);
@@ -212,6 +90,12 @@ private:
   Value tensorOf(Value value) { return tensors.lookup(value); }
   RankedTensorType matrix(int64_t rows, int64_t cols) {
     return RankedTensorType::get({rows, cols}, b.getF32Type());
+  }
+  static int64_t numRows(Value tensor) {
+    return cast<RankedTensorType>(tensor.getType()).getDimSize(0);
+  }
+  static int64_t stepsOf(const StateChain &chain) {
+    return std::max<int64_t>(chain.steps.size(), 1);
   }
   ArrayAttr rowsAttr(ArrayRef<Row> rows) {
     return b.getArrayAttr(llvm::map_to_vector(
@@ -224,9 +108,7 @@ private:
   LayerOp layer;
   int64_t chunk;
   ImplicitLocOpBuilder b;
-  SmallVector<StateChain, 0> chains;
-  DenseMap<Value, int> levels;      ///< Of reads: one above their state's.
-  DenseMap<Value, int> chainLevels; ///< Of state arguments.
+  StateChains chains;
   SmallVector<Request> requests;
 
   func::FuncOp function;
@@ -237,9 +119,13 @@ private:
   /// Tensors of each chain.
   struct Rows {
     Tensor decay, along, at, by, u0, keys, values;
-    SmallVector<Tensor> queries;
+    SmallVector<Tensor> queries; ///< One per read.
+    Tensor G, U;                 ///< Derived from the above.
   };
   std::map<void *, Rows> rowsOf; ///< By state argument; entries stay put.
+  Rows &rows(const StateChain &chain) {
+    return rowsOf[chain.start.getAsOpaquePointer()];
+  }
 };
 
 bool Derivation::isPerLayer(Value value) {
@@ -249,73 +135,6 @@ bool Derivation::isPerLayer(Value value) {
   Operation *op = value.getDefiningOp();
   return isPure(op) && llvm::all_of(op->getOperands(),
                                     [&](Value v) { return isPerLayer(v); });
-}
-
-/// How many states have to be done before a value is known: 0 for what needs
-/// only inputs. -1 for what depends on a state in any other way than a read.
-int Derivation::levelOf(Value value) {
-  auto found = levels.find(value);
-  if (found != levels.end())
-    return found->second;
-  int level = 0;
-  if (Operation *op = value.getDefiningOp())
-    for (Value operand : op->getOperands())
-      level = std::max(level, levelOf(operand));
-  levels[value] = level;
-  return level;
-}
-
-LogicalResult Derivation::readChains() {
-  SmallVector<StateChain, 0> pending;
-  for (BlockArgument start : layer.argumentsOf(Role::State)) {
-    FailureOr<StateChain> chain = ChainReader(layer).read(start);
-    if (failed(chain))
-      return failure();
-    pending.push_back(std::move(*chain));
-  }
-  // A read of a state not yet placed has an unreachable level.
-  constexpr int kUnplaced = 1 << 20;
-  for (StateChain &chain : pending)
-    for (assoc::ReadOp read : chain.reads)
-      levels[read.getResult()] = kUnplaced;
-  while (!pending.empty()) {
-    bool progress = false;
-    SmallVector<StateChain, 0> rest;
-    DenseMap<Value, int> known;
-    for (auto [value, level] : levels)
-      if (value.getDefiningOp<assoc::ReadOp>())
-        known[value] = level;
-    for (StateChain &chain : pending) {
-      levels = known;
-      int level = 0;
-      for (StepOp step : chain.steps)
-        for (Value operand : step->getOperands())
-          if (!isa<StateType>(operand.getType()))
-            level = std::max(level, levelOf(operand));
-      for (assoc::ReadOp read : chain.reads)
-        level = std::max(level, levelOf(read.getKey()));
-      if (level >= kUnplaced) {
-        rest.push_back(std::move(chain));
-        continue;
-      }
-      chainLevels[chain.start] = level;
-      for (assoc::ReadOp read : chain.reads)
-        known[read.getResult()] = level + 1;
-      chains.push_back(std::move(chain));
-      progress = true;
-    }
-    levels = known;
-    pending = std::move(rest);
-    if (!progress) {
-      layer.emitRemark()
-          << "layer '" << layer.getSymName()
-          << "' has no chunkwise form: what its state writes depends on "
-             "what it reads other than by an erase; it runs in the step "
-             "form";
-      return failure();
-    }
-  }
-  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -360,64 +179,71 @@ Value Derivation::cloneInto(OpBuilder &in, Value value, IRMapping &map,
   return map.lookup(value);
 }
 
-void Derivation::request(Tensor &result, StringRef name, ArrayRef<Value> rows,
-                         double fill) {
-  Request r{SmallVector<Value>(rows), {}, fill, &result, name};
+Derivation::Request &Derivation::request(Tensor &result, StringRef name,
+                                         ArrayRef<Value> rows, double fill) {
+  Request r{SmallVector<Value>(rows), {}, fill, &result, name, {}};
   for (Value row : rows)
     if (row && (!r.rowType || isa<VectorType>(row.getType())))
       r.rowType = row.getType();
   requests.push_back(std::move(r));
+  return requests.back();
 }
 
-/// Emits one chunk.map for the rows that all chains of one level need.
-void Derivation::mapRows(ArrayRef<StateChain *> level) {
+/// Emits one chunk.map for the rows that become known at `level`.
+void Derivation::mapRows(int level) {
   requests.clear();
   // A value of its own (one row a token) is shared between requests, and later
   // maps and the outputs read it instead of computing it again.
   SmallVector<std::pair<Value, Tensor *>> singles;
-  auto ask = [&](Tensor &result, StringRef name, ArrayRef<Value> rows,
-                 double fill) {
-    if (rows.size() == 1 && fill == 0) {
-      if (Value known = tensorOf(rows[0]);
-          known && !isa<BlockArgument>(rows[0])) {
+  auto ask = [&](Tensor &result, StringRef name, ArrayRef<Value> rows) {
+    if (rows.size() == 1) {
+      Value known = tensorOf(rows[0]);
+      if (known && !isa<BlockArgument>(rows[0])) {
         result = known;
         return;
       }
-      for (auto [value, tensor] : singles)
-        if (value == rows[0]) {
-          singles.push_back({value, &result});
-          return;
-        }
+      bool asked = llvm::any_of(
+          singles, [&](auto &single) { return single.first == rows[0]; });
       singles.push_back({rows[0], &result});
+      if (asked)
+        return;
     }
-    request(result, name, rows, fill);
+    request(result, name, rows, 0);
   };
   auto values = [](ArrayRef<Row> rows) {
     return llvm::map_to_vector(rows, [](const Row &row) { return row.value; });
   };
-  for (StateChain *chain : level) {
-    Rows &rows = rowsOf[chain->start.getAsOpaquePointer()];
-    if (chain->decays) {
+  for (StateChain &chain : chains) {
+    Rows &rows = this->rows(chain);
+    rows.queries.resize(chain.reads.size());
+    for (auto [tensor, read] : llvm::zip(rows.queries, chain.reads))
+      if (read.level == level)
+        ask(tensor, "Q", read.op.getKey());
+    if (chain.level != level)
+      continue;
+    if (chain.decays) {
+      // The decays of one chain are brought to one domain.
+      bool log = chain.domain == Domain::Log;
       SmallVector<Value> decays;
-      for (StepOp step : chain->steps)
+      SmallVector<bool> exponentiate;
+      for (StepOp step : chain.steps) {
         decays.push_back(step.getDecay());
-      bool log = chain->domain == Domain::Log;
-      request(rows.decay, "a", decays, log ? 0 : 1);
+        exponentiate.push_back(step.getDecay() && !log &&
+                               *step.getDomain() == Domain::Log);
+      }
+      request(rows.decay, "a", decays, log ? 0 : 1).exponentiate = exponentiate;
     }
-    if (!chain->along.empty()) {
-      ask(rows.along, "E", values(chain->along), 0);
-      ask(rows.at, "F", values(chain->at), 0);
-      request(rows.by, "c", chain->by, 0);
-      if (llvm::any_of(chain->u0, [](Value v) { return bool(v); }))
-        ask(rows.u0, "U0", chain->u0, 0);
+    if (!chain.along.empty()) {
+      ask(rows.along, "E", values(chain.along));
+      ask(rows.at, "F", values(chain.at));
+      request(rows.by, "c", chain.by, 0);
+      if (llvm::any_of(chain.u0, [](Value v) { return bool(v); }))
+        ask(rows.u0, "U0", chain.u0);
     }
-    if (!chain->keys.empty()) {
-      ask(rows.keys, "K", values(chain->keys), 0);
-      ask(rows.values, "V", chain->values, 0);
+    if (!chain.keys.empty()) {
+      ask(rows.keys, "K", values(chain.keys));
+      ask(rows.values, "V", chain.values);
     }
-    rows.queries.resize(chain->reads.size());
-    for (auto [tensor, read] : llvm::zip(rows.queries, chain->reads))
-      ask(tensor, "Q", read.getKey(), 0);
   }
 
   if (requests.empty())
@@ -433,17 +259,11 @@ void Derivation::mapRows(ArrayRef<StateChain *> level) {
   OpBuilder in(b.getContext());
   in.setInsertionPointToStart(&body);
   for (Request &r : requests) {
-    for (Value row : r.rows) {
-      // Decays of one chain are brought to one domain and shape.
+    for (auto [i, row] : llvm::enumerate(r.rows)) {
       Value made;
       if (row) {
         made = cloneInto(in, row, map, ins);
-        auto step = llvm::find_if(row.getUsers(), [&](Operation *user) {
-          auto step = dyn_cast<StepOp>(user);
-          return step && step.getDecay() == row && r.name == "a";
-        });
-        if (step != row.getUsers().end() && r.fill == 1 &&
-            *cast<StepOp>(*step).getDomain() == Domain::Log)
+        if (i < r.exponentiate.size() && r.exponentiate[i])
           made = math::ExpOp::create(in, b.getLoc(), made);
         if (made.getType() != r.rowType)
           made = vector::BroadcastOp::create(in, b.getLoc(), r.rowType, made);
@@ -493,92 +313,94 @@ void Derivation::mapRows(ArrayRef<StateChain *> level) {
 // The equations of one state
 //===----------------------------------------------------------------------===//
 
-void Derivation::deriveState(StateChain &chain) {
-  Rows &rows = rowsOf[chain.start.getAsOpaquePointer()];
-  Value S = states[chain.start];
-  Location place = chain.start.getLoc();
-  int64_t steps = std::max<int64_t>(chain.steps.size(), 1);
-  int64_t V = chain.type().getValueDim();
-  ArrayAttr along = rowsAttr(chain.along), at = rowsAttr(chain.at),
-            keys = rowsAttr(chain.keys);
-  Value G;
+Value Derivation::scores(StateChain &chain, StringRef name, Value x,
+                         ArrayAttr xRows, Value y, ArrayAttr yRows) {
+  named(name, chain.start.getLoc());
+  return ScoresOp::create(b, matrix(numRows(x), numRows(y)), x, xRows, y, yRows,
+                          rows(chain).G, stepsOf(chain));
+}
+
+Value Derivation::read(StateChain &chain, StringRef name, Value x,
+                       ArrayAttr xRows) {
+  named(name, chain.start.getLoc());
+  return chunk::ReadOp::create(
+      b, matrix(numRows(x), chain.type().getValueDim()), states[chain.start], x,
+      xRows, rows(chain).G, stepsOf(chain));
+}
+
+/// M X, or onto + M X.
+Value Derivation::times(StateChain &chain, StringRef name, Value M, Value X,
+                        Value onto) {
+  named(name, chain.start.getLoc());
+  return MatmulOp::create(b, matrix(numRows(M), chain.type().getValueDim()), M,
+                          X, onto);
+}
+
+/// U = T (U0 + diag(c) (F~ S + M_FK V)), T = (I - diag(c) M_FE)^-1
+void Derivation::deriveWrites(StateChain &chain) {
+  Rows &r = rows(chain);
   if (chain.decays) {
-    named("G", place);
-    G = CumsumOp::create(b, rows.decay.getType(),
-                         DomainAttr::get(b.getContext(), chain.domain),
-                         rows.decay, chain.bounds);
+    named("G", chain.start.getLoc());
+    r.G = CumsumOp::create(b, r.decay.getType(),
+                           DomainAttr::get(b.getContext(), chain.domain),
+                           r.decay, chain.bounds);
   }
-  auto numRows = [](Value tensor) {
-    return cast<RankedTensorType>(tensor.getType()).getDimSize(0);
-  };
-  auto scores = [&](StringRef name, Value x, ArrayAttr xRows, Value y,
-                    ArrayAttr yRows) {
-    named(name, place);
-    return ScoresOp::create(b, matrix(numRows(x), numRows(y)), x, xRows, y,
-                            yRows, G, steps);
-  };
-  auto read = [&](StringRef name, Value x, ArrayAttr xRows) {
-    named(name, place);
-    return chunk::ReadOp::create(b, matrix(numRows(x), V), S, x, xRows, G,
-                                 steps);
-  };
-  auto times = [&](StringRef name, Value M, Value X, Value onto) {
-    named(name, place);
-    return MatmulOp::create(b, matrix(numRows(M), V), M, X, onto);
-  };
+  if (!r.along)
+    return;
+  ArrayAttr along = rowsAttr(chain.along), at = rowsAttr(chain.at);
+  Value M = scores(chain, "M_fe", r.at, at, r.along, along);
+  named("T", chain.start.getLoc());
+  Value T = InverseOp::create(b, M.getType(), M, r.by);
+  Value R = read(chain, "R", r.at, at);
+  if (r.keys) {
+    Value M_fk = scores(chain, "M_fk", r.at, at, r.keys, rowsAttr(chain.keys));
+    R = times(chain, "R", M_fk, r.values, R);
+  }
+  named("W", chain.start.getLoc());
+  Value W = ScaleOp::create(b, R.getType(), R, r.by);
+  if (r.u0)
+    W = arith::AddFOp::create(b, r.u0, W);
+  r.U = times(chain, "U", T, W, Value());
+}
 
-  // U = T (U0 + diag(c) (F~ S + M_FK V)), T = (I - diag(c) M_FE)^-1
-  Value U;
-  if (rows.along) {
-    Value M = scores("M_fe", rows.at, at, rows.along, along);
-    named("T", place);
-    Value T = InverseOp::create(b, M.getType(), M, rows.by);
-    Value R = read("R", rows.at, at);
-    if (rows.keys)
-      R = times("R", scores("M_fk", rows.at, at, rows.keys, keys), rows.values,
-                R);
-    named("W", place);
-    Value W = ScaleOp::create(b, R.getType(), R, rows.by);
-    if (rows.u0)
-      W = arith::AddFOp::create(b, rows.u0, W);
-    U = times("U", T, W, Value());
+/// O = Q~ S + M_QE U + M_QK V
+void Derivation::deriveRead(StateChain &chain, unsigned index) {
+  Rows &r = rows(chain);
+  Value q = r.queries[index];
+  ArrayAttr at = b.getArrayAttr({chain.reads[index].at});
+  Value O = read(chain, "O", q, at);
+  if (r.U) {
+    Value M = scores(chain, "M_qe", q, at, r.along, rowsAttr(chain.along));
+    O = times(chain, "O", M, r.U, O);
   }
-
-  // O = Q~ S + M_QE U + M_QK V
-  for (auto [q, op] : llvm::zip(rows.queries, chain.reads)) {
-    Row row{op.getKey(), {}};
-    // The state a read sees is the input of step s or the result of step s.
-    row.at = AtAttr::get(b.getContext(), 0, Moment::Before);
-    for (auto [s, step] : llvm::enumerate(chain.steps))
-      if (step.getResult() == op.getState())
-        row.at = AtAttr::get(b.getContext(), s, Moment::After);
-    ArrayAttr qRows = rowsAttr(row);
-    Value O = read("O", q, qRows);
-    if (U)
-      O = times("O", scores("M_qe", q, qRows, rows.along, along), U, O);
-    if (rows.keys)
-      O = times("O", scores("M_qk", q, qRows, rows.keys, keys), rows.values, O);
-    tensors[op.getResult()] = O;
+  if (r.keys) {
+    Value M = scores(chain, "M_qk", q, at, r.keys, rowsAttr(chain.keys));
+    O = times(chain, "O", M, r.values, O);
   }
+  tensors[chain.reads[index].op.getResult()] = O;
+}
 
-  // S' = diag(exp G_C) S + E^^T U + K^^T V
-  SmallVector<Value> carriedKeys, carriedValues;
-  SmallVector<Attribute> carriedRows;
-  auto carry = [&](Value key, ArrayAttr keyRows, Value value) {
-    carriedKeys.push_back(key);
-    carriedRows.push_back(keyRows);
-    carriedValues.push_back(value);
+/// S' = diag(exp G_C) S + E^^T U + K^^T V. The last op on the state: a lowering
+/// updates it in place.
+void Derivation::deriveCarry(StateChain &chain) {
+  Rows &r = rows(chain);
+  SmallVector<Value> keys, values;
+  SmallVector<Attribute> places;
+  auto carry = [&](Value key, ArrayRef<Row> at, Value value) {
+    keys.push_back(key);
+    places.push_back(rowsAttr(at));
+    values.push_back(value);
   };
-  if (U)
-    carry(rows.along, along, U);
-  if (rows.keys)
-    carry(rows.keys, keys, rows.values);
-  if (chain.decays || !carriedKeys.empty()) {
-    named("S", place);
-    S = CarryOp::create(b, S.getType(), S, carriedKeys,
-                        b.getArrayAttr(carriedRows), carriedValues, G, steps);
-  }
-  states[chain.start] = S;
+  if (r.U)
+    carry(r.along, chain.along, r.U);
+  if (r.keys)
+    carry(r.keys, chain.keys, r.values);
+  if (!chain.decays && keys.empty())
+    return;
+  named("S", chain.start.getLoc());
+  Value &S = states[chain.start];
+  S = CarryOp::create(b, S.getType(), S, keys, b.getArrayAttr(places), values,
+                      r.G, stepsOf(chain));
 }
 
 //===----------------------------------------------------------------------===//
@@ -688,22 +510,30 @@ void Derivation::createOutputs() {
 }
 
 LogicalResult Derivation::run() {
-  if (failed(readChains()))
+  FailureOr<StateChains> read = readStateChains(layer);
+  if (failed(read))
     return failure();
+  chains = std::move(*read);
   createFunction();
   createLoop();
   int last = 0;
-  for (StateChain &chain : chains)
-    last = std::max(last, chainLevels[chain.start]);
-  for (int level = 0; level <= last; ++level) {
-    SmallVector<StateChain *> now;
-    for (StateChain &chain : chains)
-      if (chainLevels[chain.start] == level)
-        now.push_back(&chain);
-    mapRows(now);
-    for (StateChain *chain : now)
-      deriveState(*chain);
+  for (StateChain &chain : chains) {
+    last = std::max(last, chain.level);
+    for (ChainRead &read : chain.reads)
+      last = std::max(last, read.level);
   }
+  for (int level = 0; level <= last; ++level) {
+    mapRows(level);
+    for (StateChain &chain : chains)
+      if (chain.level == level)
+        deriveWrites(chain);
+    for (StateChain &chain : chains)
+      for (unsigned i = 0; i < chain.reads.size(); ++i)
+        if (chain.reads[i].level == level)
+          deriveRead(chain, i);
+  }
+  for (StateChain &chain : chains)
+    deriveCarry(chain);
   createOutputs();
   return success();
 }

@@ -25,7 +25,8 @@ def LowerToCPUPass : Pass<"plum-lower-to-cpu", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"lanes", "lanes", "int64_t", "16", "f32 lanes of a vector register">,
-    Option<"registers", "registers", "int64_t", "32", "vector registers">
+    Option<"registers", "registers", "int64_t", "32", "vector registers">,
+    Option<"x86", "x86", "bool", "true", "the CPU is an x86: flush subnormals through MXCSR">
   ];
   let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
                            "::mlir::math::MathDialect", "::mlir::LLVM::LLVMDialect"];
@@ -34,7 +35,7 @@ def LowerToCPUPass : Pass<"plum-lower-to-cpu", "::mlir::ModuleOp"> {
 def ExpandMathsPass : Pass<"plum-expand-maths"> {
   let summary = "replace exp, log and friends by polynomials";
   let description = [{
-    Precondition: `math` ops on f32 scalars or vectors. Postcondition: only
+    Precondition: `math` ops on f32 scalars or vectors (exp also on f64). Postcondition: only
     `fma`, `sqrt`, `absf`, `floor` and arithmetic are left, so that no kernel
     calls libm and every function is vectorised. exp is within 1 ulp on the
     range that is not flushed: below -87.3 it gives 0, above 88.7 infinity; NaN

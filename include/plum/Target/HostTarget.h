@@ -35,6 +35,7 @@ public:
   const std::vector<std::string> &features() const { return vectorFeatures; }
   int64_t lanes() const;     ///< f32 lanes of the widest vector register.
   int64_t registers() const; ///< Vector registers.
+  bool isX86() const;
 
   /// Translates a module of the llvm dialect, optimises it and returns the
   /// object file's bytes.

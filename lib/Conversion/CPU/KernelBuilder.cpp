@@ -58,10 +58,34 @@ KernelBuilder::KernelBuilder(func::FuncOp function, Machine machine)
   params = field(pointer, offsetof(plum_kernel_args, params));
   states = field(pointer, offsetof(plum_kernel_args, states));
   outputs = field(pointer, offsetof(plum_kernel_args, outputs));
-  entryEnd = func::ReturnOp::create(*this);
-  setInsertionPoint(entryEnd);
+  Operation *end = func::ReturnOp::create(*this);
+  setInsertionPoint(end);
   // Workspace pointers are made here, before everything that uses them.
   entryEnd = workspace.getDefiningOp();
+  if (machine.x86) {
+    flushSubnormals(end);
+    setInsertionPoint(end->getPrevNode());
+  }
+}
+
+/// Sets flush-to-zero and denormals-are-zero in MXCSR, and what was there
+/// before back at the end.
+void KernelBuilder::flushSubnormals(Operation *end) {
+  auto call = [&](StringRef intrinsic, Value pointer) {
+    LLVM::CallIntrinsicOp::create(*this, getStringAttr(intrinsic),
+                                  ValueRange{pointer});
+  };
+  Buffer before = allocate(1, 1), during = allocate(1, 1);
+  call("llvm.x86.sse.stmxcsr", before.base);
+  constexpr int32_t kFlushAndZero = 0x8040;
+  Value flags =
+      arith::ConstantOp::create(*this, getI32IntegerAttr(kFlushAndZero));
+  Value old = load(getI32Type(), before.base);
+  store(arith::OrIOp::create(*this, old, flags), during.base);
+  call("llvm.x86.sse.ldmxcsr", during.base);
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPoint(end);
+  call("llvm.x86.sse.ldmxcsr", before.base);
 }
 
 KernelBuilder::Rows KernelBuilder::rowsAt(Value array, unsigned i) {

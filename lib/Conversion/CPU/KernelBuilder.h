@@ -28,6 +28,7 @@ namespace plum::cpu {
 struct Machine {
   int64_t lanes;     ///< f32 lanes of a vector register.
   int64_t registers; ///< Vector registers.
+  bool x86;          ///< Has MXCSR.
 };
 
 /// First-fit allocator of workspace ranges, in f32 elements; build time only.
@@ -55,6 +56,8 @@ struct Buffer {
 class KernelBuilder : public mlir::ImplicitLocOpBuilder {
 public:
   /// Builds into `function`, whose one argument is the plum_kernel_args.
+  /// Subnormal numbers are zero while the kernel runs: decays end in them, and
+  /// an operation on one costs a hundred others on many CPUs.
   KernelBuilder(mlir::func::FuncOp function, Machine machine);
 
   const Machine machine;
@@ -122,6 +125,7 @@ public:
   mlir::Value state(unsigned i) { return pointerAt(states, i); }
 
 private:
+  void flushSubnormals(mlir::Operation *end);
   Rows rowsAt(mlir::Value array, unsigned i);
   mlir::Value pointerAt(mlir::Value array, unsigned i);
 

@@ -29,7 +29,7 @@ struct LowerToCPUPass : public plum::impl::LowerToCPUPassBase<LowerToCPUPass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    cpu::Machine machine{lanes, registers};
+    cpu::Machine machine{lanes, registers, x86};
     SmallVector<Operation *> lowered;
     for (func::FuncOp source :
          llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
