@@ -7,15 +7,29 @@
 
 #include "runtime/tool/Sgemm.h"
 
+#include <cstdlib>
 #include <dlfcn.h>
 
 #include <algorithm>
 
 namespace plum::runtime::tool {
 
+/// OpenBLAS takes a CPU newer than itself for the oldest one it knows, at a
+/// third of the speed. Unless the user has chosen, name the kernels that the
+/// CPU can run, so that the comparison is a fair one.
+static void chooseKernels() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f"))
+    setenv("OPENBLAS_CORETYPE", "SKYLAKEX", /*overwrite=*/0);
+  else if (__builtin_cpu_supports("avx2"))
+    setenv("OPENBLAS_CORETYPE", "HASWELL", /*overwrite=*/0);
+#endif
+}
+
 std::optional<Sgemm> Sgemm::load(const ManifestKernel &kernel, int threads) {
   if (kernel.matmuls.empty())
     return std::nullopt;
+  chooseKernels();
   void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return std::nullopt;

@@ -12,6 +12,10 @@ using namespace plum::cpu;
 
 namespace {
 
+/// Elements of B to work on at a time: 16 KiB. Rows of B lie a power of two
+/// apart and share few cache sets, so half of a 32 KiB cache is all there is.
+constexpr int64_t kCachedElements = 4096;
+
 /// A stripe of columns: `vectors` registers of `lanes` lanes.
 struct Stripe {
   int64_t lanes, vectors;
@@ -63,36 +67,63 @@ private:
   }
 
   void emitStripe(Value n0, const Stripe &stripe) {
+    // A block of k rows of the stripe stays in the first-level cache while all
+    // tiles of C pass over it.
+    int64_t block = std::max<int64_t>(kCachedElements / stripe.width(), 16);
+    if (p.kEnd || p.k <= block)
+      return emitTiles(n0, stripe, b.i64(0), p.k, /*first=*/true);
+    emitTiles(n0, stripe, b.i64(0), block, /*first=*/true);
+    int64_t full = p.k / block * block;
+    b.loop(block, full, block, [&](Value k0) {
+      emitTiles(n0, stripe, k0, block, /*first=*/false);
+    });
+    if (full < p.k)
+      emitTiles(n0, stripe, b.i64(full), p.k - full, /*first=*/false);
+  }
+
+  /// All rows of C in one stripe, for `count` values of k from `k0`.
+  void emitTiles(Value n0, const Stripe &stripe, Value k0, int64_t count,
+                 bool first) {
     int64_t rows = rowsFor(stripe);
     int64_t full = p.m / rows * rows;
-    b.loop(0, full, rows, [&](Value m0) { emitTile(m0, rows, n0, stripe); });
+    auto tile = [&](Value m0, int64_t height) {
+      Value end = p.kEnd ? p.kEnd(m0, height) : b.add(k0, count);
+      emitTile(m0, height, n0, stripe, k0, end, first);
+    };
+    b.loop(0, full, rows, [&](Value m0) { tile(m0, rows); });
     for (int64_t m0 = full; m0 < p.m;) {
       int64_t left = llvm::bit_floor(uint64_t(p.m - m0));
-      emitTile(b.i64(m0), left, n0, stripe);
+      tile(b.i64(m0), left);
       m0 += left;
     }
   }
 
-  void emitTile(Value m0, int64_t rows, Value n0, const Stripe &stripe) {
+  /// Where a tile starts: at zero, or at what C holds (times a row's factor).
+  Value startOf(Value pointer, int64_t lanes, Value scale, bool first) {
+    if (first && !p.accumulate)
+      return b.constant(0, lanes);
+    Value held = b.loadVec(pointer, lanes);
+    return scale ? b.times(b.splat(scale, lanes), held) : held;
+  }
+
+  void emitTile(Value m0, int64_t rows, Value n0, const Stripe &stripe,
+                Value kBegin, Value kEnd, bool first) {
     SmallVector<Value> acc, cPointers, aPointers;
     for (int64_t r = 0; r < rows; ++r) {
       Value row = b.add(m0, r);
       aPointers.push_back(b.at(p.a, b.mul(row, p.aRow)));
       Value scale;
-      if (p.accumulate && p.rowScale)
-        scale = b.splat(p.rowScale(row), stripe.lanes);
+      if (first && p.accumulate && p.rowScale)
+        scale = p.rowScale(row);
       for (int64_t v = 0; v < stripe.vectors; ++v) {
         Value pointer =
             b.at(p.c, b.add(b.add(b.mul(row, p.cRow), n0), v * stripe.lanes));
         cPointers.push_back(pointer);
-        Value start = p.accumulate ? b.loadVec(pointer, stripe.lanes)
-                                   : b.constant(0, stripe.lanes);
-        acc.push_back(scale ? b.times(scale, start) : start);
+        acc.push_back(startOf(pointer, stripe.lanes, scale, first));
       }
     }
-    Value kEnd = p.kEnd ? p.kEnd(m0, rows) : b.i64(p.k);
     Value bBase = b.at(p.b, n0);
-    acc = b.loop(b.i64(0), kEnd, 1, acc, [&](Value k, ValueRange sums) {
+    acc = b.loop(kBegin, kEnd, 1, acc, [&](Value k, ValueRange sums) {
       SmallVector<Value> bRow;
       for (int64_t v = 0; v < stripe.vectors; ++v)
         bRow.push_back(
