@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "Options.h"
+#include "runtime/Safetensors.h"
 
 #include <cstdio>
 #include <memory>
-#include <unistd.h>
 
 using namespace plum;
 using namespace plum::tool;
@@ -29,17 +29,12 @@ Status writeText(const std::string &text, const std::string &path) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return Status::ok();
   }
-  std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
-  FILE *file = std::fopen(temporary.c_str(), "wb");
+  Result<runtime::AtomicFile> file = runtime::AtomicFile::create(path);
   if (!file)
-    return Error{path, "cannot be written", {}};
-  bool done = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  done &= std::fclose(file) == 0;
-  if (!done || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    return Error{path, "cannot be written", {}};
-  }
-  return Status::ok();
+    return file.error();
+  if (Status status = file->write(text.data(), text.size()); !status)
+    return status;
+  return file->commit();
 }
 
 int CompileVerb::run() const {
@@ -51,7 +46,8 @@ int CompileVerb::run() const {
     return fail(source.error());
   CompileReport report;
   if (!stopAfter.empty()) {
-    Result<std::string> text = compileToPhase(*source, *options, stopAfter, report);
+    Result<std::string> text =
+        compileToPhase(*source, *options, stopAfter, report);
     if (!text)
       return fail(text.error());
     spec.show(report);
@@ -59,8 +55,10 @@ int CompileVerb::run() const {
     return written ? 0 : fail(written.error());
   }
   if (output.empty() || output == "-")
-    return fail({"-o", "a bundle needs a directory",
-                 {"'-o DIR' names it; '--stop-after PHASE' prints a phase's IR instead"}});
+    return fail({"-o",
+                 "a bundle needs a directory",
+                 {"'-o DIR' names it; '--stop-after PHASE' prints a phase's IR "
+                  "instead"}});
   Status status = compileBundle(*source, *options, output, report);
   if (!status)
     return fail(status.error());
@@ -72,7 +70,8 @@ int CompileVerb::run() const {
 
 void plum::tool::addCompile(CLI::App &app, int &exitCode) {
   CLI::App *verb = app.add_subcommand(
-      "compile", "compile a layer spec to a bundle, or print the IR of a phase");
+      "compile",
+      "compile a layer spec to a bundle, or print the IR of a phase");
   auto state = std::make_shared<CompileVerb>();
   state->spec.declare(*verb);
   verb->add_option("-o,--output", state->output,
@@ -80,7 +79,8 @@ void plum::tool::addCompile(CLI::App &app, int &exitCode) {
   verb->add_option("--stop-after", state->stopAfter,
                    "print the IR of this phase (see plum --print-phases)")
       ->type_name("PHASE");
-  verb->footer("A bundle holds kernel.so, a C header, manifest.json and the spec. plum-run "
+  verb->footer("A bundle holds kernel.so, a C header, manifest.json and the "
+               "spec. plum-run "
                "runs it\non a machine without a compiler.");
   verb->callback([state, &exitCode] { exitCode = state->run(); });
 }

@@ -18,7 +18,8 @@ using namespace plum;
 using namespace plum::tool;
 
 void SpecArguments::declare(CLI::App &verb) {
-  verb.add_option("SPEC", path, "layer spec (.plum); - reads it from stdin")->required();
+  verb.add_option("SPEC", path, "layer spec (.plum); - reads it from stdin")
+      ->required();
   verb.add_option("--set", sets, "value of a dim, as K=64; may be repeated")
       ->take_all()
       ->type_name("DIM=INT");
@@ -26,26 +27,30 @@ void SpecArguments::declare(CLI::App &verb) {
   verb.add_option("--form", form, "auto, step (token by token) or chunk")
       ->check(CLI::IsMember({"auto", "step", "chunk"}))
       ->capture_default_str();
-  verb.add_option("--chunk", chunk,
-                  "chunk size C in tokens, a power of two from 1 to 256 [64]; a list "
-                  "(16,64) compiles a kernel for each")
+  verb.add_option(
+          "--chunk", chunk,
+          "chunk size C in tokens, a power of two from 1 to 256 [64]; a list "
+          "(16,64) compiles a kernel for each")
       ->type_name("C");
-  verb.add_option("--precision", precision,
-                  "default, robust or f32; f32 takes 16-bit inputs and outputs as f32 "
-                  "(CPU products are fp32 in all three)")
+  verb.add_option(
+          "--precision", precision,
+          "default, robust or f32; f32 takes 16-bit inputs and outputs as f32 "
+          "(CPU products are fp32 in all three)")
       ->check(CLI::IsMember({"default", "robust", "f32"}))
       ->capture_default_str();
   verb.add_option("--target", target, "cpu")->capture_default_str();
   verb.add_option("--cpu", cpu, "CPU to compile for, an LLVM name or native")
       ->capture_default_str();
-  verb.add_flag("--remarks", remarks, "say what was proven and chosen, and why");
+  verb.add_flag("--remarks", remarks,
+                "say what was proven and chosen, and why");
   verb.add_flag("--timing", timing, "time of each phase on stderr");
 }
 
 /// Parses all of `text` as an integer.
 static std::optional<int64_t> integer(std::string_view text) {
   int64_t value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
     return std::nullopt;
   return value;
@@ -55,14 +60,17 @@ Result<CompileOptions> SpecArguments::options() const {
   CompileOptions options;
   for (const std::string &set : sets) {
     size_t equals = set.find('=');
-    auto value = equals == std::string::npos ? std::nullopt
-                                             : integer(std::string_view(set).substr(equals + 1));
+    auto value = equals == std::string::npos
+                     ? std::nullopt
+                     : integer(std::string_view(set).substr(equals + 1));
     if (!value || equals == 0)
       return Error{"--set", "'" + set + "' is not of the form DIM=INT", {}};
     options.spec.dims[set.substr(0, equals)] = *value;
   }
   options.spec.layer = layer;
-  options.form = form == "step" ? Form::Step : form == "chunk" ? Form::Chunk : Form::Auto;
+  options.form = form == "step"    ? Form::Step
+                 : form == "chunk" ? Form::Chunk
+                                   : Form::Auto;
   if (!chunk.empty()) {
     options.chunks.clear();
     for (size_t begin = 0; begin <= chunk.size();) {
@@ -88,15 +96,16 @@ Result<Source> SpecArguments::read() const {
   if (path == "-")
     return Source("<stdin>",
                   std::string(std::istreambuf_iterator<char>(std::cin), {}));
-  struct stat status {};
+  struct stat status{};
   if (stat(path.c_str(), &status) != 0)
     return Error{path, "no such file", {}};
   if (S_ISDIR(status.st_mode))
     return Error{path, "is a directory, expected a layer spec (.plum)", {}};
   constexpr off_t kLargest = 1 << 20;
   if (status.st_size > kLargest)
-    return Error{path, "has " + std::to_string(status.st_size) +
-                           " bytes, expected a layer spec of at most 1 MiB",
+    return Error{path,
+                 "has " + std::to_string(status.st_size) +
+                     " bytes, expected a layer spec of at most 1 MiB",
                  {}};
   std::ifstream in(path, std::ios::binary);
   if (!in)
