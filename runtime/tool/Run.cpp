@@ -8,6 +8,10 @@
 #include "runtime/LayerIO.h"
 #include "runtime/tool/Common.h"
 
+#include <cstdio>
+#include <memory>
+#include <optional>
+
 namespace plum::runtime::tool {
 
 namespace {
@@ -32,10 +36,27 @@ Tensors of the output file:
 Tensors named expected.* are ignored; others that the layer does not know are
 named in a warning.)";
 
+/// "o [4, 1, 2]", then one line for each row of the last axis.
+void printTensor(const TensorToWrite &tensor) {
+  std::string shape;
+  int64_t elements = 1;
+  for (int64_t d : tensor.shape) {
+    shape += (shape.empty() ? "" : ", ") + std::to_string(d);
+    elements *= d;
+  }
+  std::printf("%s [%s]\n", tensor.name.c_str(), shape.c_str());
+  int64_t width = tensor.shape.empty() ? 1 : tensor.shape.back();
+  for (int64_t i = 0; i < elements; ++i)
+    std::printf("%s%g%s", i % width ? " " : "  ",
+                loadAsDouble(tensor.data, tensor.dtype, size_t(i)),
+                (i + 1) % width ? "" : "\n");
+}
+
 struct RunVerb {
   Choice choice;
   std::string in, out, layout = "kv", stateDtype;
   int64_t every = 0;
+  bool print = false;
 
   void declare(CLI::App &verb) {
     choice.declare(verb);
@@ -43,8 +64,10 @@ struct RunVerb {
         ->required()
         ->type_name("FILE.safetensors");
     verb.add_option("--out", out, "Where to write the results")
-        ->required()
         ->type_name("FILE.safetensors");
+    verb.add_flag("--print", print,
+                  "Print the outputs, one row of the last axis a line (then "
+                  "--out may be left out)");
     verb.add_option("--state-layout", layout,
                     "Axes of states in both files: kv is [N, H, K, V], vk is "
                     "[N, H, V, K]")
@@ -78,9 +101,17 @@ struct RunVerb {
       return fail(layer.error());
     for (const std::string &warning : layer->warnings)
       warn(in, warning);
-    Result<AtomicFile> target = AtomicFile::create(out);
-    if (!target)
-      return fail(target.error());
+    if (out.empty() && !print)
+      return fail({"--out",
+                   "is needed to write the results to",
+                   {"or '--print' shows the outputs"}});
+    std::optional<AtomicFile> target;
+    if (!out.empty()) {
+      Result<AtomicFile> created = AtomicFile::create(out);
+      if (!created)
+        return fail(created.error());
+      target.emplace(std::move(*created));
+    }
 
     Executor executor(*bundle);
     RunOptions runOptions = choice.options();
@@ -93,8 +124,14 @@ struct RunVerb {
         return fail(status.error(), in);
     }
     LayerResult result = layerResult(manifest, *layer);
-    if (Status status = writeSafetensors(*target, result.tensors); !status)
-      return fail(status.error());
+    if (target)
+      if (Status status = writeSafetensors(*target, result.tensors); !status)
+        return fail(status.error());
+    if (print)
+      for (const ManifestTensor &output : manifest.outputs)
+        for (const TensorToWrite &tensor : result.tensors)
+          if (tensor.name == output.name)
+            printTensor(tensor);
     return 0;
   }
 };
