@@ -3,7 +3,8 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One line per op, under the names that the printer gives the values.
+// One line per op, under the names that the printer gives the values, with
+// primes in place of its numbers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,14 +13,24 @@
 #include "plum/Transforms/Passes.h"
 
 #include "mlir/IR/AsmState.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/Format.h"
+
+#include <map>
 
 using namespace mlir;
 using namespace plum;
 using namespace plum::chunk;
 
 namespace {
+
+/// Any fixed order of values will do.
+struct Earlier {
+  bool operator()(Value a, Value b) const {
+    return a.getAsOpaquePointer() < b.getAsOpaquePointer();
+  }
+};
 
 class Describer {
 public:
@@ -31,15 +42,25 @@ public:
   std::string run();
 
 private:
-  std::string nameOf(Value value) {
+  /// The printer's name without its number; a later value of the same name
+  /// gets a prime: O, O', O''.
+  const std::string &nameOf(Value value) {
     // One value, one name: inside its stage and outside.
     while (auto stage = value.getDefiningOp<StageOp>())
       value = stage.getBody().front().getTerminator()->getOperand(
           cast<OpResult>(value).getResultNumber());
-    std::string name;
+    std::string &name = given[value];
+    if (!name.empty())
+      return name;
     llvm::raw_string_ostream stream(name);
     value.printAsOperand(stream, names);
-    return name.substr(1); // without the %
+    StringRef base = StringRef(name).drop_front(); // the %
+    StringRef stem = base.rtrim("0123456789");
+    if (stem.size() > 1 && stem.ends_with("_"))
+      base = stem.drop_back();
+    std::string plain = base.str();
+    name = plain + std::string(used[plain]++, '\'');
+    return name;
   }
   std::string namesOf(ValueRange values) {
     std::string all;
@@ -52,6 +73,8 @@ private:
 
   func::FuncOp function;
   AsmState names;
+  std::map<Value, std::string, Earlier> given;
+  llvm::StringMap<unsigned> used; ///< How many values have a name.
   std::string text;
   llvm::raw_string_ostream out;
 };
@@ -129,8 +152,7 @@ void Describer::describe(Operation *op) {
         line(op.getResult(), sum);
       })
       .Case<OutputOp>([&](OutputOp op) {
-        out << "//   " << namesOf(op.getResults()) << ": outputs from "
-            << namesOf(op.getIns()) << "\n";
+        out << "//   outputs: from " << namesOf(op.getIns()) << "\n";
       })
       .Case<StageOp>([&](StageOp op) {
         out << "// " << stringifyStage(op.getStage())

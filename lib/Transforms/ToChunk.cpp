@@ -63,6 +63,7 @@ private:
   void createFunction();
   void createLoop();
   void mapRows(int level);
+  using Ask = llvm::function_ref<void(Value &, StringRef, ArrayRef<Value>)>;
   void deriveWrites(StateChain &chain);
   void deriveRead(StateChain &chain, unsigned index);
   void deriveCarry(StateChain &chain);
@@ -122,6 +123,7 @@ private:
     SmallVector<Tensor> queries; ///< One per read.
     Tensor G, U;                 ///< Derived from the above.
   };
+  void askWrites(StateChain &chain, Rows &rows, Ask ask);
   std::map<void *, Rows> rowsOf; ///< By state argument; entries stay put.
   Rows &rows(const StateChain &chain) {
     return rowsOf[chain.start.getAsOpaquePointer()];
@@ -189,6 +191,36 @@ Derivation::Request &Derivation::request(Tensor &result, StringRef name,
   return requests.back();
 }
 
+/// Asks for the rows that the steps of a chain write with.
+void Derivation::askWrites(StateChain &chain, Rows &rows, Ask ask) {
+  auto values = [](ArrayRef<Row> rows) {
+    return llvm::map_to_vector(rows, [](const Row &row) { return row.value; });
+  };
+  if (chain.decays) {
+    // The decays of one chain are brought to one domain.
+    bool log = chain.domain == Domain::Log;
+    SmallVector<Value> decays;
+    SmallVector<bool> exponentiate;
+    for (StepOp step : chain.steps) {
+      decays.push_back(step.getDecay());
+      exponentiate.push_back(step.getDecay() && !log &&
+                             *step.getDomain() == Domain::Log);
+    }
+    request(rows.decay, "a", decays, log ? 0 : 1).exponentiate = exponentiate;
+  }
+  if (!chain.along.empty()) {
+    ask(rows.along, "E", values(chain.along));
+    ask(rows.at, "F", values(chain.at));
+    request(rows.by, "c", chain.by, 0);
+    if (llvm::any_of(chain.u0, [](Value v) { return bool(v); }))
+      ask(rows.u0, "U0", chain.u0);
+  }
+  if (!chain.keys.empty()) {
+    ask(rows.keys, "K", values(chain.keys));
+    ask(rows.values, "V", chain.values);
+  }
+}
+
 /// Emits one chunk.map for the rows that become known at `level`.
 void Derivation::mapRows(int level) {
   requests.clear();
@@ -210,40 +242,14 @@ void Derivation::mapRows(int level) {
     }
     request(result, name, rows, 0);
   };
-  auto values = [](ArrayRef<Row> rows) {
-    return llvm::map_to_vector(rows, [](const Row &row) { return row.value; });
-  };
   for (StateChain &chain : chains) {
     Rows &rows = this->rows(chain);
     rows.queries.resize(chain.reads.size());
+    if (chain.level == level)
+      askWrites(chain, rows, ask);
     for (auto [tensor, read] : llvm::zip(rows.queries, chain.reads))
       if (read.level == level)
         ask(tensor, "Q", read.op.getKey());
-    if (chain.level != level)
-      continue;
-    if (chain.decays) {
-      // The decays of one chain are brought to one domain.
-      bool log = chain.domain == Domain::Log;
-      SmallVector<Value> decays;
-      SmallVector<bool> exponentiate;
-      for (StepOp step : chain.steps) {
-        decays.push_back(step.getDecay());
-        exponentiate.push_back(step.getDecay() && !log &&
-                               *step.getDomain() == Domain::Log);
-      }
-      request(rows.decay, "a", decays, log ? 0 : 1).exponentiate = exponentiate;
-    }
-    if (!chain.along.empty()) {
-      ask(rows.along, "E", values(chain.along));
-      ask(rows.at, "F", values(chain.at));
-      request(rows.by, "c", chain.by, 0);
-      if (llvm::any_of(chain.u0, [](Value v) { return bool(v); }))
-        ask(rows.u0, "U0", chain.u0);
-    }
-    if (!chain.keys.empty()) {
-      ask(rows.keys, "K", values(chain.keys));
-      ask(rows.values, "V", chain.values);
-    }
   }
 
   if (requests.empty())

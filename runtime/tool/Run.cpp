@@ -8,6 +8,8 @@
 #include "runtime/LayerIO.h"
 #include "runtime/tool/Common.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -36,7 +38,8 @@ Tensors of the output file:
 Tensors named expected.* are ignored; others that the layer does not know are
 named in a warning.)";
 
-/// "o [4, 1, 2]", then one line for each row of the last axis.
+/// "o [4, 1, 2]", then one line for each row of the last axis, rounded to six
+/// digits of the largest value.
 void printTensor(const TensorToWrite &tensor) {
   std::string shape;
   int64_t elements = 1;
@@ -45,10 +48,21 @@ void printTensor(const TensorToWrite &tensor) {
     elements *= d;
   }
   std::printf("%s [%s]\n", tensor.name.c_str(), shape.c_str());
+  double largest = 0;
+  for (int64_t i = 0; i < elements; ++i) {
+    double value = loadAsDouble(tensor.data, tensor.dtype, size_t(i));
+    if (std::isfinite(value))
+      largest = std::max(largest, std::fabs(value));
+  }
+  double unit =
+      largest > 0 ? std::pow(10, std::floor(std::log10(largest)) - 5) : 1;
+  auto rounded = [&](int64_t i) {
+    double value = loadAsDouble(tensor.data, tensor.dtype, size_t(i));
+    return std::round(value / unit) * unit + 0.0; // no -0
+  };
   int64_t width = tensor.shape.empty() ? 1 : tensor.shape.back();
   for (int64_t i = 0; i < elements; ++i)
-    std::printf("%s%g%s", i % width ? " " : "  ",
-                loadAsDouble(tensor.data, tensor.dtype, size_t(i)),
+    std::printf("%s%g%s", i % width ? " " : "  ", rounded(i),
                 (i + 1) % width ? "" : "\n");
 }
 
