@@ -103,6 +103,31 @@ TEST(Interpreter, DecaysMayUnderflow) {
   expectPhases(run, 4);
 }
 
+/// One value as a log decay in one step and a factor in another.
+TEST(Interpreter, DecaysOfOneValueInBothDomains) {
+  PhaseRun run("layer t(K = 8, V = 4) {\n  input q, k : [K] f32\n"
+               "  input v : [V] f32\n  input b : f32\n"
+               "  state S : [K, V] f32\n  a = -sigmoid(b)\n"
+               "  S = exp(a) * S + l2norm(k)^T @ v\n  S = a * S\n"
+               "  output o : [V] f32 = q @ S\n}\n",
+               small());
+  ASSERT_TRUE(run.ok());
+  run.makeData(30);
+  expectPhases(run, 4);
+}
+
+/// A read whose key is another read of the same state has a chunkwise form.
+TEST(Interpreter, ReadsMayFollowReads) {
+  PhaseRun run("layer t(K = 8, V = 8) {\n  input q, k : [K] f32\n"
+               "  input v : [V] f32\n  state S : [K, V] f32\n"
+               "  S = 0.9 * S + 0.1 * l2norm(k)^T @ v\n  y = q @ S\n"
+               "  z = l2norm(y) @ S\n  output o : [V] f32 = y + z\n}\n",
+               small());
+  ASSERT_TRUE(run.ok());
+  run.makeData(30);
+  expectPhases(run, 4);
+}
+
 TEST(Interpreter, ConstantsAreThoseOfTheSpec) {
   CompileOptions options = small();
   PhaseRun run(shippedLayer("kda_k3"), options);
