@@ -118,11 +118,13 @@ TEST(Interpreter, DecaysOfOneValueInBothDomains) {
 
 /// A read whose key is another read of the same state has a chunkwise form.
 TEST(Interpreter, ReadsMayFollowReads) {
+  CompileOptions options = small();
+  options.spec.dims["V"] = 8;
   PhaseRun run("layer t(K = 8, V = 8) {\n  input q, k : [K] f32\n"
                "  input v : [V] f32\n  state S : [K, V] f32\n"
                "  S = 0.9 * S + 0.1 * l2norm(k)^T @ v\n  y = q @ S\n"
                "  z = l2norm(y) @ S\n  output o : [V] f32 = y + z\n}\n",
-               small());
+               options);
   ASSERT_TRUE(run.ok());
   run.makeData(30);
   expectPhases(run, 4);
