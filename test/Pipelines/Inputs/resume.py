@@ -1,0 +1,45 @@
+# Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Every phase's printed IR must be enough to go on from: for each layer,
+# `plum compile --stop-after=PHASE | plum-opt --phase-NEXT` has to equal
+# `plum compile --stop-after=NEXT`, up to the names of values.
+#
+#   resume.py LAYERS_DIR [plum compile arguments]
+
+import pathlib
+import re
+import subprocess
+import sys
+
+
+def run(command, stdin=None):
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit("%s\n%s" % (" ".join(command), done.stderr))
+    return done.stdout
+
+
+def canonical(ir):
+    """Names of values are hints from the spec, kept in `names` of chunk.map."""
+    return run(["plum-opt"], re.sub(r' names \[[^\]]*\]', "", ir))
+
+
+PHASES = [line.split()[0] for line in run(["plum", "--print-phases"]).splitlines()]
+OPTIONS = {"chunk": "=chunks=16,1", "llvm": "=lanes=8 registers=16"}
+SPECS = sorted(pathlib.Path(sys.argv[1]).glob("*.plum"))
+assert PHASES[-1] == "obj" and SPECS
+
+for spec in SPECS:
+    def stop(phase):
+        return run(["plum", "compile", str(spec), "--chunk", "16,1", "--cpu", "x86-64-v3",
+                    "--stop-after", phase, "-o", "-"] + sys.argv[2:])
+
+    passed, through = [], stop("assoc")
+    for phase in PHASES[1:-1]:
+        direct = canonical(stop(phase))
+        through = run(["plum-opt", "--phase-" + phase + OPTIONS.get(phase, "")], through)
+        if canonical(through) != direct:
+            sys.exit("%s: resumed %s differs from compiled %s" % (spec.stem, phase, phase))
+        passed.append(phase)
+    print("%s: %s" % (spec.stem, " ".join(passed)))
