@@ -25,14 +25,12 @@ def encode(dtype, value):
 
 def main():
     out, *arguments = sys.argv[1:]
-    cut, overlap, header, data = 0, False, {}, b""
+    cut, overlap, header, data = 0, "--overlap" in arguments, {}, b""
     while arguments:
         word = arguments.pop(0)
         if word == "--cut":
             cut = int(arguments.pop(0))
-            continue
-        if word == "--overlap":
-            overlap = True
+        if word.startswith("--"):
             continue
         name, dtype, shape, given = re.fullmatch(
             r"(\w+)=(\w+)\[([\d,]*)\](?::(.*))?", word).groups()
