@@ -7,7 +7,7 @@
 # A test is a .mlir, .plum or .test file with RUN lines. What it can use:
 #   plum, plum-opt, plum-run   the tools of this build
 #   FileCheck, not, split-file, count   of LLVM
-#   %layers, %src   docs/layers and the root of the repository
+#   %layers, %src, %build   docs/layers, the repository and the build
 #   %python, %cc, %cxx   an interpreter, and compilers for headers
 #   %tensors        writes a small safetensors file, see test/tools/Inputs
 
@@ -37,8 +37,7 @@ config.substitutions += [
     ("%src", config.plum_source_dir),
     ("%tensors", '"%s" "%s"' % (config.python, tensors)),
     ("%python", '"%s"' % config.python),
-    ("%mlir-include", config.mlir_include_dir),
-    ("%bin", config.plum_bin_dir),
+    ("%build", config.plum_binary_dir),
     ("%cxx", '"%s"' % config.cxx),
     ("%cc", '"%s"' % config.cc),
 ]
