@@ -255,6 +255,8 @@ Manifest Compilation::manifest() {
       kernel.form = KernelForm::Chunk;
       kernel.chunk = chunk.getInt();
     }
+    if (auto flops = function->getAttrOfType<IntegerAttr>(kFlopsAttr))
+      kernel.flopsPerChunk = flops.getInt();
     auto products = function->getAttrOfType<ArrayAttr>(kMatmulsAttr);
     for (auto product : products.getAsRange<DictionaryAttr>()) {
       auto number = [&](StringRef key) {

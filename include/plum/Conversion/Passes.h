@@ -24,6 +24,8 @@ namespace plum {
 constexpr llvm::StringLiteral kWorkspaceAttr = "plum.workspace_bytes";
 /// Array of dictionaries {what, m, n, k}: products of one chunk.
 constexpr llvm::StringLiteral kMatmulsAttr = "plum.matmuls";
+/// Of a step kernel: operations on the states, for one token.
+constexpr llvm::StringLiteral kFlopsAttr = "plum.flops";
 
 } // namespace plum
 

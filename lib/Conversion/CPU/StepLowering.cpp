@@ -63,6 +63,7 @@ private:
   DenseMap<Value, Value> spills; ///< Row -> scratch.
   DenseMap<std::pair<Operation *, unsigned>, Value> erased; ///< y of (step, i).
   llvm::DenseSet<Operation *> active, done;
+  int64_t flops = 0; ///< Of one token, on the states.
 };
 
 //===----------------------------------------------------------------------===//
@@ -148,6 +149,7 @@ void StepLowering::lowerRead(ReadOp op) {
   StateType type = typeOf(op.getState());
   Value state = memoryOf(op.getState());
   int64_t K = type.getKeyDim(), V = type.getValueDim();
+  flops += 2 * K * V;
   Value result;
   if (V == 1) {
     Value key = map.lookupOrDefault(op.getKey());
@@ -212,6 +214,8 @@ LogicalResult StepLowering::lowerStep(StepOp op) {
       s = b.fma(b.splat(scalar, K), value(key), s);
     }
     b.store(s, state);
+    flops += K * (w ? 1 : 0) +
+             2 * K * int64_t(2 * op.getAlong().size() + op.getKeys().size());
     for (ReadOp read : riding)
       lowerRead(read);
     return success();
@@ -268,6 +272,10 @@ LogicalResult StepLowering::lowerStep(StepOp op) {
     write(key, value(row));
   for (auto [key, row] : llvm::zip(op.getAlong(), u))
     write(key, row);
+
+  // A decay multiplies; everything else multiplies and adds.
+  flops += K * V * (w ? 1 : 0) +
+           2 * K * V * int64_t(own.size() + writes.size() + riding.size());
 
   // Second pass: decay, write, and the reads that ride along.
   SmallVector<Value> keys, queries, init;
@@ -440,6 +448,7 @@ LogicalResult StepLowering::run() {
   });
   kernel->setAttr(kWorkspaceAttr, b.getI64IntegerAttr(b.workspaceBytes()));
   kernel->setAttr(kMatmulsAttr, b.getArrayAttr({}));
+  kernel->setAttr(kFlopsAttr, b.getI64IntegerAttr(flops));
   kernel->setAttr(kLayerAttr, FlatSymbolRefAttr::get(layer.getSymNameAttr()));
   return result;
 }
