@@ -72,7 +72,9 @@ std::string Writer::decay(bool &channel) {
   case 0:
     return "0.97";
   case 1: {
-    declarations += "  param  p : f32\n";
+    // One param is enough for all decays of a layer.
+    if (declarations.find("param  p ") == std::string::npos)
+      declarations += "  param  p : f32\n";
     return "exp(" + define(dice.chance(0.5) ? "-softplus(p)" : "-exp(p)") + ")";
   }
   case 2: // The linear domain.
