@@ -7,6 +7,7 @@
 
 #include "BundleWriter.h"
 
+#include "lib/Pipelines/KernelABIText.h"
 #include "plum/Target/HostTarget.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -45,7 +46,7 @@ std::string plum::bundleHeader(const Manifest &m) {
   list("states", m.states);
   list("outputs", m.outputs);
   out << " */\n#ifndef " << guard << "\n#define " << guard << "\n\n"
-      << "#include \"plum/ABI/KernelABI.h\"\n\n"
+      << "#include \"KernelABI.h\"\n\n"
       << "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n";
   for (const ManifestKernel &kernel : m.kernels) {
     out << "/* " << name(kernel.form) << " form";
@@ -109,6 +110,8 @@ Status plum::writeBundle(const std::string &dir, const Manifest &manifest,
     if (Status s =
             writeFile(base + manifest.layer + ".h", bundleHeader(manifest));
         !s)
+      return s;
+    if (Status s = writeFile(base + "KernelABI.h", kKernelABIText); !s)
       return s;
     return writeFile(base + "manifest.json", writeManifest(manifest));
   };

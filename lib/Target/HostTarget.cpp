@@ -54,16 +54,19 @@ Result<HostTarget> HostTarget::create(const std::string &name) {
     std::sort(list.begin(), list.end()); // the map has no order of its own
     features = llvm::join(list, ",");
   }
+  // Asked before a target machine is made: that one would complain to stderr.
+  std::unique_ptr<llvm::MCSubtargetInfo> known(
+      found->createMCSubtargetInfo(triple, "", ""));
+  if (!known || !known->isCPUStringValid(target.cpu))
+    return Error{"--cpu",
+                 "unknown CPU '" + name + "'",
+                 {"an LLVM CPU name such as 'x86-64-v3', or 'native'"}};
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   target.machine.reset(found->createTargetMachine(
       triple, target.cpu, features, options, llvm::Reloc::PIC_, std::nullopt,
       llvm::CodeGenOptLevel::Default));
   const llvm::MCSubtargetInfo *info = target.machine->getMCSubtargetInfo();
-  if (!info->isCPUStringValid(target.cpu))
-    return Error{"--cpu",
-                 "unknown CPU '" + name + "'",
-                 {"an LLVM CPU name such as 'x86-64-v3', or 'native'"}};
   for (llvm::StringRef feature : kVectorFeatures)
     if (triple.isX86() && info->checkFeatures(("+" + feature).str()))
       target.vectorFeatures.push_back(feature.str());
