@@ -71,6 +71,29 @@ static bool isStored(Type type) {
   return type.isF32() || type.isF16() || type.isBF16();
 }
 
+/// The op that makes the next state out of `state`; an update takes the state
+/// that it changes as its first operand. Fails when there are two.
+static FailureOr<Operation *> updateOf(Value state) {
+  Operation *update = nullptr;
+  for (OpOperand &use : state.getUses()) {
+    Operation *user = use.getOwner();
+    if (use.getOperandNumber() != 0 || user->getNumResults() != 1 ||
+        !isa<StateType>(user->getResult(0).getType()))
+      continue;
+    if (update) {
+      if (user->getBlock() == update->getBlock() &&
+          user->isBeforeInBlock(update))
+        std::swap(user, update);
+      InFlightDiagnostic diag = user->emitOpError()
+                                << "updates a state that is updated already";
+      diag.attachNote(update->getLoc()) << "the first update is here";
+      return failure();
+    }
+    update = user;
+  }
+  return update;
+}
+
 LogicalResult LayerOp::verify() {
   Block &block = getBlock();
   // layer_c1
@@ -129,6 +152,27 @@ LogicalResult LayerOp::verify() {
       return yield.emitOpError()
              << "expects state " << i - outputs << " of type "
              << states[i - outputs] << ", got " << type;
+    }
+  }
+  // layer_c7
+  for (auto [state, yielded] :
+       llvm::zip(argumentsOf(Role::State), yieldedStates())) {
+    Value last = state;
+    while (true) {
+      FailureOr<Operation *> update = updateOf(last);
+      if (failed(update))
+        return failure();
+      if (!*update)
+        break;
+      last = (*update)->getResult(0);
+    }
+    if (yielded != last) {
+      InFlightDiagnostic diag = yield.emitOpError()
+                                << "expects the last state made of '"
+                                << argAt(*this, state.getArgNumber()).getName()
+                                << "' in its place";
+      diag.attachNote(last.getLoc()) << "which is made here";
+      return diag;
     }
   }
   return success();

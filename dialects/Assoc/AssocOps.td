@@ -59,7 +59,9 @@ def Assoc_LayerOp : Assoc_Op<"layer", [IsolatedFromAbove, Symbol, SingleBlock,
     has the type `!assoc.state` exactly when its role is `state`. (C3) params,
     inputs and outputs are scalars or rows of f32, f16 or bf16. (C4) the
     yielded states have the types of the state arguments, in order. (C5) one
-    name in `outputs` per yielded output. (C6) names are distinct.
+    name in `outputs` per yielded output. (C6) names are distinct. (C7) the
+    updates of a state argument are a chain, each of the state that the last one
+    made; the end of the chain is what is yielded for that argument.
 
     Example:
     ```mlir

@@ -117,7 +117,7 @@ def Chunk_MapOp : Chunk_Op<"map", [SingleBlock, Pure,
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $chunk `at` $token `of` $tokens `(` ($ins^ `:` type($ins))? `)` `per_token` $perToken `fill` $fill
-    (`names` $names^)? $body attr-dict `:` type($results)
+    (`names` $names^)? $body attr-dict (`:` type($results)^)?
   }];
   let hasVerifier = 1;
 }
@@ -150,7 +150,7 @@ def Chunk_OutputOp : Chunk_Op<"output", [SingleBlock, Pure, AttrSizedOperandSegm
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $chunk `at` $token `of` $tokens `(` ($ins^ `:` type($ins))? `)`
-    `into` `(` ($outs^ `:` type($outs))? `)` $body attr-dict `:` type($results)
+    `into` `(` ($outs^ `:` type($outs))? `)` $body attr-dict (`:` type($results)^)?
   }];
   let hasVerifier = 1;
 }

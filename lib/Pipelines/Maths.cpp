@@ -95,6 +95,14 @@ StringRef maskOf(ArrayAttr rows) {
   return after ? "j <= i" : "j < i";
 }
 
+/// True when rows look before their step's decay: they see G of the step
+/// before.
+bool lookBefore(ArrayAttr rows) {
+  return llvm::all_of(rows.getAsRange<AtAttr>(), [](AtAttr at) {
+    return at.getMoment() == Moment::Before;
+  });
+}
+
 void Describer::describe(Operation *op) {
   TypeSwitch<Operation *>(op)
       .Case<chunk::MapOp>([&](chunk::MapOp op) {
@@ -110,8 +118,9 @@ void Describer::describe(Operation *op) {
         StringRef mask = maskOf(op.getXRows());
         if (op.getDecay()) {
           std::string G = nameOf(op.getDecay());
-          line(op.getResult(), "<" + x + "_i, " + y + "_j exp(" + G + "_i - " +
-                                   G + "_j)>, " + mask);
+          std::string at = lookBefore(op.getXRows()) ? "_(i-1) - " : "_i - ";
+          line(op.getResult(),
+               "<" + x + "_i, " + y + "_j exp(" + G + at + G + "_j)>, " + mask);
         } else {
           line(op.getResult(), "<" + x + "_i, " + y + "_j>, " + mask);
         }
@@ -122,10 +131,12 @@ void Describer::describe(Operation *op) {
         line(op.getResult(), "(I - " + scale + nameOf(op.getScores()) + ")^-1");
       })
       .Case<ReadOp>([&](ReadOp op) {
-        std::string decay =
-            op.getDecay() ? " exp(" + nameOf(op.getDecay()) + ")" : "";
-        line(op.getResult(),
-             "(" + nameOf(op.getX()) + decay + ") " + nameOf(op.getState()));
+        std::string x = nameOf(op.getX()), decay;
+        if (op.getDecay() && lookBefore(op.getRows()))
+          x += "_i", decay = " exp(" + nameOf(op.getDecay()) + "_(i-1))";
+        else if (op.getDecay())
+          decay = " exp(" + nameOf(op.getDecay()) + ")";
+        line(op.getResult(), "(" + x + decay + ") " + nameOf(op.getState()));
       })
       .Case<ScaleOp>([&](ScaleOp op) {
         line(op.getResult(),

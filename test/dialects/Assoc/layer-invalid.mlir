@@ -82,6 +82,36 @@ assoc.layer @layer_c6_output_like_input args [#assoc.arg<input "x">] outputs ["x
 
 // -----
 
+assoc.layer @layer_c7_two_updates args [#assoc.arg<input "a">, #assoc.arg<state "S">] outputs [] {
+^bb0(%a: f32, %S: !assoc.state<8, 4, kv, f32, f32>):
+  // expected-note @below {{the first update is here}}
+  %S1 = assoc.gate %S by log %a : !assoc.state<8, 4, kv, f32, f32>
+  // expected-error @below {{'assoc.gate' op updates a state that is updated already}}
+  %S2 = assoc.gate %S by linear %a : !assoc.state<8, 4, kv, f32, f32>
+  assoc.yield %S2 : !assoc.state<8, 4, kv, f32, f32>
+}
+
+// -----
+
+assoc.layer @layer_c7_middle_of_the_chain args [#assoc.arg<input "a">, #assoc.arg<state "S">] outputs [] {
+^bb0(%a: f32, %S: !assoc.state<8, 4, kv, f32, f32>):
+  // expected-note @below {{which is made here}}
+  %S1 = assoc.gate %S by log %a : !assoc.state<8, 4, kv, f32, f32>
+  // expected-error @below {{'assoc.yield' op expects the last state made of 'S' in its place}}
+  assoc.yield %S : !assoc.state<8, 4, kv, f32, f32>
+}
+
+// -----
+
+assoc.layer @layer_c7_exchanged args [#assoc.arg<state "S">, #assoc.arg<state "R">] outputs [] {
+// expected-note @below {{which is made here}}
+^bb0(%S: !assoc.state<8, 4, kv, f32, f32>, %R: !assoc.state<8, 4, kv, f32, f32>):
+  // expected-error @below {{'assoc.yield' op expects the last state made of 'S' in its place}}
+  assoc.yield %R, %S : !assoc.state<8, 4, kv, f32, f32>, !assoc.state<8, 4, kv, f32, f32>
+}
+
+// -----
+
 %a = arith.constant 1.0 : f32
 // expected-note @below {{required by region isolation constraints}}
 assoc.layer @layer_isolated args [] outputs ["y"] {

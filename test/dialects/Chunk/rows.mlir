@@ -42,3 +42,14 @@ func.func @output(%t: index, %T: index, %x: tensor<16x8xf32>, %o: tensor<?x8xf16
   } : tensor<?x8xf16>, tensor<?xf32>
   return %y#0, %y#1 : tensor<?x8xf16>, tensor<?xf32>
 }
+
+// CHECK-LABEL: func @map_without_results
+// CHECK: chunk.map 16 at %{{.*}} of %{{.*}}() per_token [] fill [] {
+// CHECK-NEXT: chunk.yield
+// CHECK-NEXT: }
+func.func @map_without_results(%t: index, %T: index) {
+  chunk.map 16 at %t of %T () per_token [] fill [] {
+    chunk.yield
+  }
+  return
+}
