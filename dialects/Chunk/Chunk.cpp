@@ -140,11 +140,24 @@ LogicalResult OutputOp::verify() {
 // Matrices
 //===----------------------------------------------------------------------===//
 
+/// Every row stands in a step of its token.
+static LogicalResult verifyPlaces(Operation *op, ArrayAttr places,
+                                  int64_t steps) {
+  for (AtAttr at : places.getAsRange<AtAttr>())
+    if (at.getStep() < 0 || at.getStep() >= steps)
+      return op->emitOpError() << "expects rows in steps 0 to " << steps - 1
+                               << " of a token, got step " << at.getStep();
+  return success();
+}
+
 /// The decay has one row per step of as many tokens as `rows` rows make with
-/// `perToken` rows each.
+/// the places of a token's rows.
 static LogicalResult verifyDecay(Operation *op, Value decay, int64_t rows,
-                                 int64_t perToken, int64_t steps,
+                                 ArrayAttr places, int64_t steps,
                                  int64_t keyDim) {
+  int64_t perToken = places.size();
+  if (failed(verifyPlaces(op, places, steps)))
+    return failure();
   if (perToken < 1 || rows % perToken)
     return op->emitOpError()
            << "expects a multiple of " << perToken << " rows, got " << rows;
@@ -168,7 +181,11 @@ LogicalResult ScoresOp::verify() {
     return emitOpError() << "expects rows of one key dim, got "
                          << dim(getX(), 1) << " and " << dim(getY(), 1);
   // scores_c3
-  if (failed(verifyDecay(*this, getDecay(), x, px, getSteps(), dim(getX(), 1))))
+  if (failed(verifyDecay(*this, getDecay(), x, getXRows(), getSteps(),
+                         dim(getX(), 1))))
+    return failure();
+  // scores_c5
+  if (failed(verifyPlaces(*this, getYRows(), getSteps())))
     return failure();
   // scores_c2
   if (py < 1 || y % py || x / px != y / py)
@@ -201,8 +218,7 @@ LogicalResult ReadOp::verify() {
     return emitOpError() << "expects rows of the state's key dim " << keyDim
                          << ", got " << dim(getX(), 1);
   // read_c2
-  if (failed(verifyDecay(*this, getDecay(), x, getRows().size(), getSteps(),
-                         keyDim)))
+  if (failed(verifyDecay(*this, getDecay(), x, getRows(), getSteps(), keyDim)))
     return failure();
   // read_c3
   if (dim(getResult(), 0) != x || dim(getResult(), 1) != dim(getState(), 1))
@@ -257,8 +273,8 @@ LogicalResult CarryOp::verify() {
                            << "], got " << key.getType() << " and "
                            << value.getType();
     // carry_c3
-    if (failed(verifyDecay(*this, getDecay(), dim(key, 0), list.size(),
-                           getSteps(), dim(getState(), 0))))
+    if (failed(verifyDecay(*this, getDecay(), dim(key, 0), list, getSteps(),
+                           dim(getState(), 0))))
       return failure();
   }
   return success();

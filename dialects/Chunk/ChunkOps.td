@@ -209,7 +209,7 @@ def Chunk_ScoresOp : Chunk_Named<"scores", "M"> {
 
     Constraints: (C1) x and y have one K. (C2) x and y have the same number of
     tokens for their `at` lists. (C3) the decay has steps x tokens rows. (C4) the
-    result is [X, Y].
+    result is [X, Y]. (C5) every row stands in a step below `steps`.
 
     Example:
     ```mlir
@@ -261,7 +261,8 @@ def Chunk_ReadOp : Chunk_Named<"read", "R"> {
     S : [K, V]; R : [X, V]. fp32.
 
     Constraints: (C1) x has the state's K. (C2) the decay has steps x tokens
-    rows. (C3) the result is [X, V].
+    rows. (C3) the result is [X, V]. (C4) every row stands in a step
+    below `steps`.
 
     Example:
     ```mlir
@@ -342,7 +343,8 @@ def Chunk_CarryOp : Chunk_Named<"carry", "S", [AllTypesMatch<["state", "result"]
     fp32. A lowering updates S in place: this is the last use of it.
 
     Constraints: (C1) as many key as value matrices and row lists. (C2) keys
-    [Y, K] and values [Y, V] of one Y. (C3) the decay has steps x tokens rows.
+    [Y, K] and values [Y, V] of one Y. (C3) the decay has steps x tokens rows. (C4) every
+    row stands in a step below `steps`.
 
     Example:
     ```mlir

@@ -35,9 +35,10 @@ def LowerToCPUPass : Pass<"plum-lower-to-cpu", "::mlir::ModuleOp"> {
 def ExpandMathsPass : Pass<"plum-expand-maths"> {
   let summary = "replace exp, log and friends by polynomials";
   let description = [{
-    Precondition: `math` ops on f32 scalars or vectors (exp also on f64). Postcondition: only
-    `fma`, `sqrt`, `absf`, `floor` and arithmetic are left, so that no kernel
-    calls libm and every function is vectorised. exp is within 1 ulp on the
+    Precondition: `math` ops on f32 scalars or vectors (exp also on f64). Postcondition:
+    what the spec language can say is made of arithmetic, `fma`, `sqrt`, `rsqrt`,
+    `absf` and `floor`, so that no kernel calls libm and every function is
+    vectorised; `powf`, which no spec produces, is left alone. exp is within 1 ulp on the
     range that is not flushed: below -87.3 it gives 0, above 88.7 infinity; NaN
     stays NaN; exp(0) is exactly 1. The others are upstream's approximations,
     within a few ulp.

@@ -71,6 +71,33 @@ func.func @scores_c4_result(%x: tensor<16x8xf32>) {
 
 // -----
 
+func.func @scores_c5_step(%x: tensor<16x8xf32>) {
+  // expected-error @below {{'chunk.scores' op expects rows in steps 0 to 0 of a token, got step 1}}
+  %M = chunk.scores %x [#chunk.at<0, after>], %x [#chunk.at<1, after>] steps 1
+      : tensor<16x8xf32>, tensor<16x8xf32> -> tensor<16x16xf32>
+  return
+}
+
+// -----
+
+func.func @read_c4_step(%S: tensor<8x4xf32>, %x: tensor<16x8xf32>) {
+  // expected-error @below {{'chunk.read' op expects rows in steps 0 to 1 of a token, got step -1}}
+  %R = chunk.read %S at %x [#chunk.at<-1, after>] steps 2
+      : tensor<8x4xf32>, tensor<16x8xf32> -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+func.func @carry_c4_step(%S: tensor<8x4xf32>, %k: tensor<16x8xf32>, %U: tensor<16x4xf32>) {
+  // expected-error @below {{'chunk.carry' op expects rows in steps 0 to 0 of a token, got step 3}}
+  %S1 = chunk.carry %S keys(%k : tensor<16x8xf32>) rows [[#chunk.at<3, after>]]
+      values(%U : tensor<16x4xf32>) steps 1 : tensor<8x4xf32>
+  return
+}
+
+// -----
+
 func.func @inverse_c1_not_square(%M: tensor<16x8xf32>) {
   // expected-error @below {{'chunk.inverse' op expects a square matrix, got 'tensor<16x8xf32>'}}
   %T = chunk.inverse %M : tensor<16x8xf32>

@@ -160,7 +160,7 @@ TEST_F(ToolTest, BadInputsAreErrorsAndLeaveNothingBehind) {
 TEST_F(ToolTest, UsageErrors) {
   EXPECT_TRUE(has(failure(""), "plum-run: error: "));
   EXPECT_TRUE(has(failure("fly"), "plum-run: error: "));
-  EXPECT_TRUE(has(failure("run toy --in in"), "--out is required"));
+  EXPECT_TRUE(has(failure("run toy --in in"), "--out: error: is needed"));
   EXPECT_TRUE(has(failure("run toy --in in --out out --form scan"), "--form"));
   EXPECT_TRUE(
       has(failure("run toy --in in --out out --threads 0"), "--threads"));
