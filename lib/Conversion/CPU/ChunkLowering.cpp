@@ -3,9 +3,13 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
+// Walks the ops of a chunk in order. Every tensor gets a buffer when it is made
+// and loses it after its last use; states stay in the caller's memory and are
+// updated in place by `chunk.carry`.
+//
 //===----------------------------------------------------------------------===//
 
-#include "ChunkLowering.h"
+#include "Lowering.h"
 
 #include "Matmul.h"
 #include "Scores.h"
@@ -23,10 +27,6 @@ func::FuncOp plum::cpu::createKernel(Operation *before, StringRef name) {
   auto pointer = LLVM::LLVMPointerType::get(b.getContext());
   return func::FuncOp::create(b, before->getLoc(), name,
                               b.getFunctionType({pointer}, {}));
-}
-
-Value plum::cpu::loadRow(KernelBuilder &b, Type type, Value pointer) {
-  return b.load(type, pointer);
 }
 
 namespace {
@@ -70,7 +70,6 @@ private:
   Buffer &reuseOrNew(Value result, Value from);
   void releaseDead(Operation *op);
   const DecayTables *decayOf(Value value);
-  Value validTokens();
 
   func::FuncOp source, kernel;
   KernelBuilder b;
@@ -163,7 +162,7 @@ void ChunkLowering::lowerRowRegion(ValueRange ins, Region &body, Value i,
     } else {
       pointer = b.at(bufferOf(input), i);
     }
-    map.map(arg, loadRow(b, arg.getType(), pointer));
+    map.map(arg, b.load(arg.getType(), pointer));
   }
   for (Operation &op : body.front().without_terminator())
     b.clone(op, map);
@@ -429,7 +428,7 @@ void ChunkLowering::bindArguments() {
             .getValue();
     b.setLoc(arg.getLoc());
     if (role == "param") {
-      perLayer.map(arg, loadRow(b, arg.getType(), b.param(params++)));
+      perLayer.map(arg, b.load(arg.getType(), b.param(params++)));
     } else if (role == "input") {
       sequences[arg] = b.input(inputs++);
     } else if (role == "output") {

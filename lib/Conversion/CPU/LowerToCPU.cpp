@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ChunkLowering.h"
+#include "Lowering.h"
 
 #define DEBUG_TYPE "plum-lower-to-cpu"
 

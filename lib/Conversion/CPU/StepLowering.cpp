@@ -14,7 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ChunkLowering.h"
+#include "Lowering.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -412,7 +412,7 @@ LogicalResult StepLowering::run() {
     b.setLoc(arg.getLoc());
     switch (cast<ArgAttr>(layer.getArgs()[arg.getArgNumber()]).getRole()) {
     case Role::Param:
-      map.map(arg, loadRow(b, arg.getType(), b.param(params++)));
+      map.map(arg, b.load(arg.getType(), b.param(params++)));
       break;
     case Role::Input:
       rows.push_back({arg, b.input(inputs++)});
@@ -430,7 +430,7 @@ LogicalResult StepLowering::run() {
   b.loop(b.i64(0), b.tokens(), 1, [&](Value token) {
     for (auto &[arg, row] : rows) {
       Value offset = arith::MulIOp::create(b, token, row.stride);
-      map.map(arg, loadRow(b, arg.getType(), b.atByte(row.data, offset)));
+      map.map(arg, b.load(arg.getType(), b.atByte(row.data, offset)));
     }
     // Reads may be created while lowering; the snapshot is what the layer says.
     SmallVector<Operation *> ops;
