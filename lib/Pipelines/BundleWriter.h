@@ -15,9 +15,9 @@ namespace plum {
 /// The C header of a bundle: its kernels and the order of their tensors.
 std::string bundleHeader(const runtime::Manifest &manifest);
 
-/// Writes kernel.so, LAYER.h, the ABI's header, manifest.json and spec.plum to a
-/// directory that appears complete or not at all. An existing bundle is replaced; any other
-/// non-empty directory is refused.
+/// Writes kernel.so, LAYER.h, the ABI's header, manifest.json and spec.plum to
+/// a directory that appears complete or not at all. An existing bundle is
+/// replaced; any other non-empty directory is refused.
 Status writeBundle(const std::string &dir, const runtime::Manifest &manifest,
                    const std::string &object, std::string_view spec);
 

@@ -33,14 +33,14 @@ typedef struct plum_rows {
 } plum_rows;
 
 typedef struct plum_kernel_args {
-  int64_t tokens;            /* >= 0; with 0 the states stay as they are */
-  void *workspace;           /* workspace_bytes of the manifest, 64-byte aligned;
-                                contents undefined before and after */
-  const plum_rows *inputs;   /* one each, read only */
+  int64_t tokens;          /* >= 0; with 0 the states stay as they are */
+  void *workspace;         /* workspace_bytes of the manifest, 64-byte aligned;
+                              contents undefined before and after */
+  const plum_rows *inputs; /* one each, read only */
   const void *const *params; /* this head's values, contiguous */
-  float *const *states;      /* in/out, f32, [K, V] row-major contiguous ([K] for
-                                a vector state) */
-  const plum_rows *outputs;  /* one each, written for every token */
+  float *const *states;     /* in/out, f32, [K, V] row-major contiguous ([K] for
+                               a vector state) */
+  const plum_rows *outputs; /* one each, written for every token */
 } plum_kernel_args;
 
 typedef void (*plum_kernel)(const plum_kernel_args *args);

@@ -27,8 +27,8 @@ namespace plum {
 struct PhaseOptions {
   llvm::SmallVector<int64_t> chunks = {64}; ///< Chunk sizes; none: step only.
   int64_t lanes = 16;                       ///< f32 lanes of a vector register.
-  int64_t registers = 32; ///< Vector registers.
-  bool x86 = true;        ///< The CPU is an x86.
+  int64_t registers = 32;                   ///< Vector registers.
+  bool x86 = true;                          ///< The CPU is an x86.
 };
 
 struct Phase {
