@@ -189,6 +189,8 @@ Status Compilation::run(StringRef last) {
                                     "with '--form chunk'");
       return failure();
     }
+    if (options.phasesDone)
+      ++*options.phasesDone;
     if (each.name == last)
       break;
   }

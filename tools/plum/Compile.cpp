@@ -59,7 +59,7 @@ int CompileVerb::run() const {
                  "a bundle needs a directory",
                  {"'-o DIR' names it; '--stop-after PHASE' prints a phase's IR "
                   "instead"}});
-  Status status = compileBundle(*source, *options, output, report);
+  Status status = compileShown(*source, *options, output, report);
   if (!status)
     return fail(status.error());
   spec.show(report);

@@ -90,7 +90,7 @@ Result<std::string> bundleOf(const SpecArguments &spec) {
   CompileReport report;
   if (fs::exists(dir + "/manifest.json") && !spec.remarks && !spec.timing)
     return dir;
-  if (Status status = compileBundle(*source, *options, dir, report); !status)
+  if (Status status = compileShown(*source, *options, dir, report); !status)
     return status.error();
   spec.show(report);
   return dir;

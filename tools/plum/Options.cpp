@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Options.h"
+#include "plum/Pipelines/Phases.h"
+#include "runtime/tool/Common.h"
 
 #include <charconv>
 #include <cstdio>
@@ -116,6 +118,13 @@ Result<Source> SpecArguments::read() const {
 void SpecArguments::show(const CompileReport &report) const {
   std::fputs((remarks ? report.remarks : report.messages).c_str(), stderr);
   std::fputs(report.timing.c_str(), stderr);
+}
+
+Status plum::tool::compileShown(const Source &source, CompileOptions options,
+                                const std::string &dir, CompileReport &report) {
+  runtime::tool::Progress progress("compiling", int64_t(phases().size()));
+  options.phasesDone = &progress.done;
+  return compileBundle(source, options, dir, report);
 }
 
 int plum::tool::fail(const Error &error) {

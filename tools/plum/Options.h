@@ -37,6 +37,10 @@ struct SpecArguments {
 /// Prints the error; 1.
 int fail(const Error &error);
 
+/// compileBundle with a progress line.
+Status compileShown(const Source &source, CompileOptions options,
+                    const std::string &dir, CompileReport &report);
+
 /// plum compile.
 void addCompile(CLI::App &app, int &exitCode);
 /// plum run, bench: compile into the cache, then plum-run.

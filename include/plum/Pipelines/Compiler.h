@@ -15,6 +15,7 @@
 #include "plum/Frontend/Frontend.h"
 #include "plum/Support/Result.h"
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct CompileOptions {
   /// LLVM CPU name; "native" is this machine.
   std::string cpu = "native";
   bool timing = false; ///< Measure each phase, see CompileReport.
+  /// Counted up after each phase, for whoever shows progress.
+  std::atomic<int64_t> *phasesDone = nullptr;
 };
 
 /// The compiler's output besides files, rendered.
