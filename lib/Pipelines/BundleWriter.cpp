@@ -74,8 +74,36 @@ static Status writeFile(const llvm::Twine &path, llvm::StringRef contents) {
   return Status::ok();
 }
 
+static bool isBundle(const std::string &dir) {
+  return fs::exists(dir + "/manifest.json");
+}
+
+/// Renames a finished directory to its place. Another process may be doing the
+/// same: whoever finds a bundle there keeps it or moves it out of the way.
+static Status moveIntoPlace(const std::string &finished,
+                            const std::string &target, bool keepExisting) {
+  constexpr int kAttempts = 10;
+  std::error_code code;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (keepExisting && isBundle(target)) {
+      fs::remove_directories(finished);
+      return Status::ok();
+    }
+    if (!(code = fs::rename(finished, target)))
+      return Status::ok();
+    if (!isBundle(target))
+      continue;
+    llvm::SmallString<128> old;
+    fs::createUniquePath(target + ".%%%%%%%%", old, /*MakeAbsolute=*/false);
+    if (!fs::rename(target, old))
+      fs::remove_directories(old);
+  }
+  return Error{target, "cannot be written: " + code.message(), {}};
+}
+
 Status plum::writeBundle(const std::string &dir, const Manifest &manifest,
-                         const std::string &object, std::string_view spec) {
+                         const std::string &object, std::string_view spec,
+                         bool keepExisting) {
   std::string target = llvm::StringRef(dir).rtrim('/').str();
   if (target.empty())
     return Error{dir, "is not a directory that a bundle can be written to", {}};
@@ -83,7 +111,7 @@ Status plum::writeBundle(const std::string &dir, const Manifest &manifest,
   bool exists = fs::exists(target);
   if (exists && !fs::is_directory(target))
     return Error{target, "is a file, expected a directory for the bundle", {}};
-  if (exists && !fs::exists(target + "/manifest.json") &&
+  if (exists && !isBundle(target) &&
       fs::directory_iterator(target, code) != fs::directory_iterator())
     return Error{target,
                  "holds files that are not a bundle; nothing was written",
@@ -116,20 +144,8 @@ Status plum::writeBundle(const std::string &dir, const Manifest &manifest,
     return writeFile(base + "manifest.json", writeManifest(manifest));
   };
   Status status = write();
-  if (status) {
-    // Out with the old, in with the new; both are renames.
-    llvm::SmallString<128> old;
-    if (exists) {
-      fs::createUniquePath(target + ".%%%%%%%%", old, /*MakeAbsolute=*/false);
-      code = fs::rename(target, old);
-    }
-    if (!code)
-      code = fs::rename(temporary, target);
-    if (code)
-      status = Error{target, "cannot be written: " + code.message(), {}};
-    if (exists && !old.empty())
-      fs::remove_directories(old);
-  }
+  if (status)
+    status = moveIntoPlace(std::string(temporary), target, keepExisting);
   if (!status)
     fs::remove_directories(temporary);
   return status;

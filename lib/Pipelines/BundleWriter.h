@@ -19,7 +19,8 @@ std::string bundleHeader(const runtime::Manifest &manifest);
 /// a directory that appears complete or not at all. An existing bundle is
 /// replaced; any other non-empty directory is refused.
 Status writeBundle(const std::string &dir, const runtime::Manifest &manifest,
-                   const std::string &object, std::string_view spec);
+                   const std::string &object, std::string_view spec,
+                   bool keepExisting);
 
 } // namespace plum
 

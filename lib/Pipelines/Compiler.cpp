@@ -318,7 +318,8 @@ Status plum::compileBundle(const Source &source, const CompileOptions &options,
   Result<std::string> object = compilation.object();
   if (!object)
     return object.error();
-  return writeBundle(dir, compilation.manifest(), *object, source.text());
+  return writeBundle(dir, compilation.manifest(), *object, source.text(),
+                     options.keepExisting);
 }
 
 Result<Manifest> plum::describeLayer(const Source &source,

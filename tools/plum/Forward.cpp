@@ -88,6 +88,7 @@ Result<std::string> bundleOf(const SpecArguments &spec) {
   std::string dir = *cache + "/" + llvm::utohexstr(hash.high64, true, 16) +
                     llvm::utohexstr(hash.low64, true, 16);
   CompileReport report;
+  options->keepExisting = true;
   if (fs::exists(dir + "/manifest.json") && !spec.remarks && !spec.timing)
     return dir;
   if (Status status = compileShown(*source, *options, dir, report); !status)

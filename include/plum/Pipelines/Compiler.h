@@ -39,6 +39,9 @@ struct CompileOptions {
   /// LLVM CPU name; "native" is this machine.
   std::string cpu = "native";
   bool timing = false; ///< Measure each phase, see CompileReport.
+  /// Keep a bundle that is there by the time this one is done: in a cache it is
+  /// the same one, and somebody may be using it.
+  bool keepExisting = false;
   /// Counted up after each phase, for whoever shows progress.
   std::atomic<int64_t> *phasesDone = nullptr;
 };
