@@ -30,6 +30,16 @@ struct LowerToCPUPass : public plum::impl::LowerToCPUPassBase<LowerToCPUPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     cpu::Machine machine{lanes, registers, x86};
+    // A kernel's states are [K, V] in memory; the caller transposes. Taking
+    // another layout for this one would go unnoticed.
+    for (auto layer : module.getOps<assoc::LayerOp>())
+      for (BlockArgument state : layer.argumentsOf(assoc::Role::State))
+        if (cast<assoc::StateType>(state.getType()).getLayout() !=
+            assoc::Layout::KV) {
+          layer.emitOpError()
+              << "expects states in layout kv, got " << state.getType();
+          return signalPassFailure();
+        }
     SmallVector<Operation *> lowered;
     for (func::FuncOp source :
          llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
