@@ -8,6 +8,7 @@
 #include "plum/Pipelines/Phases.h"
 
 #include "plum/Conversion/Passes.h"
+#include "plum/Target/NVPTXTarget.h"
 #include "plum/Transforms/Passes.h"
 
 #include "mlir/Conversion/Passes.h"
@@ -119,4 +120,5 @@ void plum::registerDialects(DialectRegistry &registry) {
               scf::SCFDialect, tensor::TensorDialect, vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
+  registerNVPTXTranslations(registry);
 }

@@ -5,9 +5,12 @@
 //
 // mlir-opt with Plum's dialects and passes. `--phase-NAME` runs what leads from
 // the phase before NAME to NAME, so any --stop-after output can be resumed.
+// What follows the last phase of IR is text: `--emit-ptx=CHIP` and the like
+// write it instead of the module, after the passes.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Emit.h"
 #include "plum/Pipelines/Phases.h"
 
 #include "mlir/InitAllDialects.h"
@@ -22,6 +25,11 @@ int main(int argc, char **argv) {
   mlir::registerAllPasses();
   plum::registerDialects(registry);
   plum::registerPipelines();
+  plum::tool::EmitOptions emit;
+  auto [input, output] = mlir::registerAndParseCLIOptions(
+      argc, argv, "Plum's pass driver\n", registry);
+  if (emit.any())
+    return mlir::asMainReturnCode(emit.run(input, output, registry));
   return mlir::asMainReturnCode(
-      mlir::MlirOptMain(argc, argv, "Plum's pass driver\n", registry));
+      mlir::MlirOptMain(argc, argv, input, output, registry));
 }

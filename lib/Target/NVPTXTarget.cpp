@@ -1,0 +1,269 @@
+//===- NVPTXTarget.cpp - PTX and cubins for a GPU ---------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Kernels come scheduled: tiles are unrolled, loads are placed, waits are
+// where they belong. So LLVM only cleans up (common subexpressions, address
+// arithmetic) and does nothing that moves work or raises register pressure:
+// no unrolling, no hoisting out of loops, no vectoriser. ptxas is told to leave
+// the loops alone as well.
+//
+// Two things MLIR leaves undone are done on the LLVM IR: inline assembly that
+// more than one thread takes part in becomes convergent, and loops say that
+// they do not want to be unrolled.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plum/Target/NVPTXTarget.h"
+
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm-c/Target.h"
+#include "llvm/Analysis/LoopInfo.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/Dominators.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/SmallVectorMemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+
+#include <mutex>
+
+using namespace plum;
+
+const std::vector<GpuChip> &plum::gpuChips() {
+  // ptx78: grid constants that stay parameters (7.7), stmatrix's neighbours;
+  // any driver from CUDA 11.8 on. ptx80: wgmma; any driver from CUDA 12.0 on.
+  static const std::vector<GpuChip> chips = {
+      {"sm_80", 80, "+ptx78", true},
+      {"sm_90a", 90, "+ptx80", false},
+  };
+  return chips;
+}
+
+const GpuChip *plum::findGpuChip(std::string_view name) {
+  for (const GpuChip &chip : gpuChips())
+    if (chip.name == name)
+      return &chip;
+  return nullptr;
+}
+
+std::string plum::gpuChipNames() {
+  std::string names;
+  for (const GpuChip &chip : gpuChips())
+    names += (names.empty() ? "" : ", ") + std::string(chip.name);
+  return names;
+}
+
+void plum::registerNVPTXTranslations(mlir::DialectRegistry &registry) {
+  mlir::registerNVVMDialectTranslation(registry);
+}
+
+//===----------------------------------------------------------------------===//
+// MLIR
+//===----------------------------------------------------------------------===//
+
+/// Down to the llvm dialect.
+static Status lower(mlir::ModuleOp module) {
+  mlir::PassManager pm(module.getContext());
+  pm.addPass(mlir::createSCFToControlFlowPass());
+  pm.addPass(mlir::createArithToLLVMConversionPass());
+  pm.addPass(mlir::createConvertControlFlowToLLVMPass());
+  pm.addPass(mlir::createConvertNVVMToLLVMPass());
+  pm.addPass(mlir::createReconcileUnrealizedCastsPass());
+  std::string messages;
+  mlir::ScopedDiagnosticHandler handler(
+      module.getContext(), [&](mlir::Diagnostic &diag) {
+        if (diag.getSeverity() == mlir::DiagnosticSeverity::Error)
+          messages += (messages.empty() ? "" : "; ") + diag.str();
+        return mlir::success();
+      });
+  if (mlir::failed(pm.run(module)))
+    return Error{
+        "", "the kernels cannot be lowered to LLVM IR: " + messages, {}};
+  return Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
+// LLVM IR
+//===----------------------------------------------------------------------===//
+
+/// Says of inline assembly what MLIR does not: arithmetic touches no memory,
+/// and whatever is not arithmetic of one thread alone must stay where it is.
+static void markAssembly(llvm::Function &function) {
+  for (llvm::BasicBlock &block : function)
+    for (llvm::Instruction &instruction : block) {
+      auto *call = llvm::dyn_cast<llvm::CallInst>(&instruction);
+      if (!call || !call->isInlineAsm())
+        continue;
+      auto *code = llvm::cast<llvm::InlineAsm>(call->getCalledOperand());
+      bool pure = !code->hasSideEffects();
+      if (!pure || llvm::StringRef(code->getAsmString()).contains(".sync"))
+        call->addFnAttr(llvm::Attribute::Convergent);
+      if (pure &&
+          !llvm::StringRef(code->getConstraintString()).contains("{memory}"))
+        call->setDoesNotAccessMemory();
+      call->addFnAttr(llvm::Attribute::NoUnwind);
+    }
+}
+
+/// LLVM prints `.pragma "nounroll"` for such a loop, which ptxas obeys.
+static void forbidUnrolling(llvm::Function &function) {
+  llvm::DominatorTree dominators(function);
+  llvm::LoopInfo loops(dominators);
+  llvm::LLVMContext &context = function.getContext();
+  for (llvm::Loop *loop : loops.getLoopsInPreorder()) {
+    llvm::MDNode *disable = llvm::MDNode::get(
+        context, llvm::MDString::get(context, "llvm.loop.unroll.disable"));
+    llvm::MDNode *id = llvm::MDNode::getDistinct(context, {nullptr, disable});
+    id->replaceOperandWith(0, id);
+    loop->setLoopID(id);
+  }
+}
+
+/// Shared memory is addressed in 32 bits: half the registers and instructions
+/// for every address. LLVM 22 has no way to ask for that but its command line.
+static void useShortPointers() {
+  auto &options = llvm::cl::getRegisteredOptions();
+  auto found = options.find("nvptx-short-ptr");
+  if (found != options.end())
+    static_cast<llvm::cl::opt<bool> *>(found->second)->setValue(true);
+}
+
+static Result<std::unique_ptr<llvm::TargetMachine>>
+targetMachine(const GpuChip &chip) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    useShortPointers();
+  });
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string error;
+  const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!found)
+    return Error{"", "this LLVM has no code generator for PTX: " + error, {}};
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(
+      triple, chip.name, chip.ptx, options, std::nullopt, std::nullopt,
+      llvm::CodeGenOptLevel::Default));
+}
+
+static Status optimise(llvm::Module &code, llvm::TargetMachine &machine) {
+  llvm::PassBuilder builder(&machine);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager sccs;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(sccs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, sccs, modules);
+  llvm::ModulePassManager passes;
+  if (llvm::Error error = builder.parsePassPipeline(
+          passes, "function(early-cse,instcombine<no-verify-fixpoint>,"
+                  "simplifycfg,early-cse)"))
+    return Error{"", llvm::toString(std::move(error)), {}};
+  passes.run(code, modules);
+  return Status::ok();
+}
+
+namespace {
+/// LLVM IR ready for the code generator.
+struct Translation {
+  std::unique_ptr<llvm::LLVMContext> context;
+  std::unique_ptr<llvm::TargetMachine> machine;
+  std::unique_ptr<llvm::Module> code;
+  std::shared_ptr<std::string> messages = std::make_shared<std::string>();
+};
+} // namespace
+
+static Result<Translation> translate(mlir::ModuleOp module,
+                                     const GpuChip &chip) {
+  Translation result;
+  Result<std::unique_ptr<llvm::TargetMachine>> machine = targetMachine(chip);
+  if (!machine)
+    return machine.error();
+  result.machine = std::move(*machine);
+  mlir::OwningOpRef<mlir::ModuleOp> copy(module.clone());
+  if (Status status = lower(*copy); !status)
+    return status.error();
+  result.context = std::make_unique<llvm::LLVMContext>();
+  result.context->setDiagnosticHandlerCallBack(
+      [](const llvm::DiagnosticInfo *info, void *messages) {
+        if (info->getSeverity() != llvm::DS_Error)
+          return;
+        llvm::raw_string_ostream out(*static_cast<std::string *>(messages));
+        llvm::DiagnosticPrinterRawOStream printer(out);
+        info->print(printer);
+        out << "; ";
+      },
+      result.messages.get());
+  std::string messages;
+  mlir::ScopedDiagnosticHandler handler(
+      module.getContext(), [&](mlir::Diagnostic &diag) {
+        if (diag.getSeverity() == mlir::DiagnosticSeverity::Error)
+          messages += (messages.empty() ? "" : "; ") + diag.str();
+        return mlir::success();
+      });
+  result.code = mlir::translateModuleToLLVMIR(*copy, *result.context);
+  if (!result.code)
+    return Error{"", "the kernels have no LLVM IR: " + messages, {}};
+  result.code->setTargetTriple(result.machine->getTargetTriple());
+  result.code->setDataLayout(result.machine->createDataLayout());
+  for (llvm::Function &function : *result.code)
+    if (!function.isDeclaration())
+      markAssembly(function);
+  if (Status status = optimise(*result.code, *result.machine); !status)
+    return status.error();
+  for (llvm::Function &function : *result.code)
+    if (!function.isDeclaration())
+      forbidUnrolling(function);
+  return result;
+}
+
+Result<std::string> plum::translateToPTX(mlir::ModuleOp module,
+                                         const GpuChip &chip) {
+  Result<Translation> translation = translate(module, chip);
+  if (!translation)
+    return translation.error();
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager codegen;
+  if (translation->machine->addPassesToEmitFile(
+          codegen, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    return Error{"", "no PTX can be written for this target", {}};
+  codegen.run(*translation->code);
+  if (!translation->messages->empty())
+    return Error{"", "the kernels have no PTX: " + *translation->messages, {}};
+  return std::string(text.str());
+}
+
+Result<std::string> plum::translateToLLVMText(mlir::ModuleOp module,
+                                              const GpuChip &chip) {
+  Result<Translation> translation = translate(module, chip);
+  if (!translation)
+    return translation.error();
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  translation->code->print(out, nullptr);
+  return text;
+}
