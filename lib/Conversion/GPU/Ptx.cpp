@@ -186,6 +186,9 @@ Value Ptx::fmin(Value a, Value b) {
 }
 Value Ptx::fneg(Value a) { return arith::NegFOp::create(*this, a); }
 Value Ptx::fabs(Value a) { return floatOf(bitAnd(bitsOf(a), 0x7fffffff)); }
+Value Ptx::fcmp(arith::CmpFPredicate p, Value a, Value b) {
+  return arith::CmpFOp::create(*this, p, a, b);
+}
 
 static Value
 unary(Ptx &b, StringRef mnemonic, Value x,

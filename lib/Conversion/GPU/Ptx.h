@@ -103,6 +103,7 @@ public:
   Value fmin(Value a, Value b);
   Value fneg(Value a);
   Value fabs(Value a);
+  Value fcmp(mlir::arith::CmpFPredicate p, Value a, Value b);
   Value ex2(Value x);   ///< 2^x, 2 ulp; flushes below 2^-126.
   Value lg2(Value x);   ///< log2 x.
   Value rcp(Value x);   ///< 1 / x, 1 ulp.
