@@ -48,11 +48,6 @@ std::string missingFeature(const std::vector<std::string> &features) {
 }
 
 static Status checkHost(const Manifest &manifest, const std::string &path) {
-  if (manifest.target != "cpu")
-    return Error{path,
-                 "is for target '" + manifest.target +
-                     "', this runtime runs 'cpu'",
-                 {}};
   std::string missing = missingFeature(manifest.features);
   if (missing.empty())
     return Status::ok();
@@ -70,6 +65,8 @@ Result<Bundle> Bundle::open(const std::string &directory) {
   bundle.path = directory;
   bundle.contents = std::make_unique<const Manifest>(std::move(*manifest));
   const Manifest &info = *bundle.contents;
+  if (info.onGpu())
+    return bundle;
   if (Status status = checkHost(info, directory); !status)
     return status.error();
 

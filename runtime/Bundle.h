@@ -7,6 +7,9 @@
 // checks its manifest, checks that this CPU has what the object needs, loads
 // the object and finds the kernels. Everything after that is plain calls.
 //
+// A bundle for a GPU opens anywhere, so that it can be looked at and its spec
+// be run; cuda/GpuExecutor.h loads its kernels.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLUM_RUNTIME_BUNDLE_H
@@ -34,7 +37,7 @@ public:
 
   const std::string &directory() const { return path; }
   const Manifest &manifest() const { return *contents; }
-  /// In the manifest's order.
+  /// In the manifest's order; none of a bundle for a GPU.
   const std::vector<Kernel> &kernels() const { return list; }
   /// Null when the bundle has none.
   const Kernel *step() const;

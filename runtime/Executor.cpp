@@ -16,6 +16,11 @@ namespace plum::runtime {
 
 Result<KernelChoice> chooseKernels(const Bundle &bundle,
                                    const RunOptions &options) {
+  if (bundle.manifest().onGpu())
+    return Error{bundle.directory(),
+                 "has no cpu kernel, it was compiled for " +
+                     bundle.manifest().target,
+                 {}};
   KernelChoice choice;
   if (options.form != Form::Chunk)
     choice.step = bundle.step();

@@ -7,6 +7,7 @@
 
 #include "runtime/Manifest.h"
 
+#include "plum/ABI/GpuABI.h"
 #include "plum/ABI/KernelABI.h"
 #include "runtime/Json.h"
 
@@ -14,6 +15,7 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <span>
 
 namespace plum::runtime {
 
@@ -27,6 +29,14 @@ int64_t ManifestTensor::elements() const {
 std::string_view name(KernelForm form) {
   return form == KernelForm::Step ? "step" : "chunk";
 }
+
+/// In the order of the enumerators.
+static constexpr std::string_view roleNames[] = {"index",   "prepare", "scan",
+                                                 "summary", "combine", "step"};
+static constexpr std::string_view gridNames[] = {"one", "chunks", "sequences"};
+
+std::string_view name(KernelRole role) { return roleNames[size_t(role)]; }
+std::string_view name(KernelGrid grid) { return gridNames[size_t(grid)]; }
 
 namespace {
 
@@ -89,7 +99,55 @@ ManifestMatmul readMatmul(const JsonValue &value) {
   return matmul;
 }
 
-ManifestKernel readKernel(const JsonValue &value) {
+/// "cpu", "sm_80", "sm_90a".
+std::string targetName(const JsonValue &value) {
+  std::string text = value.string();
+  std::string_view rest = text;
+  bool good = text == "cpu";
+  if (rest.starts_with("sm_")) {
+    rest.remove_prefix(3);
+    size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    std::string_view suffix = rest.substr(digits);
+    good = (digits == 2 || digits == 3) &&
+           (suffix.empty() || suffix == "a" || suffix == "f");
+  }
+  if (!good)
+    value.error("is '" + text + "', expected cpu or sm_NN");
+  return text;
+}
+
+/// A field that holds one of `names`; its index.
+size_t oneOf(const JsonValue &value, std::span<const std::string_view> names) {
+  std::string text = value.string(), list;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (text == names[i])
+      return i;
+    list += std::string(i == 0                 ? ""
+                        : i + 1 < names.size() ? ", "
+                                               : " or ") +
+            std::string(names[i]);
+  }
+  value.error("is '" + text + "', expected " + list);
+  return 0;
+}
+
+/// What only kernels for a GPU have.
+void readLaunch(const JsonValue &value, ManifestKernel &kernel) {
+  constexpr int64_t mebibyte = 1 << 20;
+  kernel.role = KernelRole(oneOf(value.field("role"), roleNames));
+  kernel.grid = KernelGrid(oneOf(value.field("grid"), gridNames));
+  kernel.slices = value.field("slices").integer(1, 1024);
+  kernel.threads = value.field("threads").integer(1, 1024);
+  kernel.sharedBytes = value.field("shared_bytes").integer(0, mebibyte);
+  kernel.blobBytes = value.field("blob_bytes").integer(0, 64 * mebibyte);
+  kernel.segmentBytes = value.field("segment_bytes").integer(0, 64 * mebibyte);
+  if ((kernel.form == KernelForm::Step) != (kernel.role == KernelRole::Step))
+    value.field("role").error("is '" + std::string(name(kernel.role)) +
+                              "', which no kernel of form " +
+                              std::string(name(kernel.form)) + " has");
+}
+
+ManifestKernel readKernel(const JsonValue &value, bool onGpu) {
   ManifestKernel kernel;
   JsonValue form = value.field("form");
   std::string formName = form.string();
@@ -108,19 +166,22 @@ ManifestKernel readKernel(const JsonValue &value) {
     matmuls.array([&](const JsonValue &matmul) {
       kernel.matmuls.push_back(readMatmul(matmul));
     });
+  if (onGpu)
+    readLaunch(value, kernel);
   return kernel;
 }
 
 void readHeader(const JsonValue &root, Manifest &manifest) {
+  manifest.target = targetName(root.field("target"));
+  int64_t abi = manifest.onGpu() ? PLUM_GPU_ABI : PLUM_KERNEL_ABI;
   manifest.abi = root.field("abi").integer(0, 1 << 30);
-  if (root.field("abi").exists() && manifest.abi != PLUM_KERNEL_ABI)
-    root.field("abi").error(
-        "is " + std::to_string(manifest.abi) + ", this runtime runs " +
-        std::to_string(PLUM_KERNEL_ABI) + ": compile the layer again");
+  if (root.field("abi").exists() && manifest.abi != abi)
+    root.field("abi").error("is " + std::to_string(manifest.abi) +
+                            ", this runtime runs " + std::to_string(abi) +
+                            ": compile the layer again");
   manifest.plum = root.field("plum").string();
   manifest.llvm = root.field("llvm").string();
   manifest.layer = identifier(root.field("layer"));
-  manifest.target = root.field("target").string();
   manifest.cpu = root.field("cpu").string();
   if (JsonValue features = root.optional("features"); features.exists())
     features.array([&](const JsonValue &feature) {
@@ -166,12 +227,15 @@ void readTensors(const JsonValue &root, Manifest &manifest) {
 void readKernels(const JsonValue &root, Manifest &manifest) {
   JsonValue kernels = root.field("kernels");
   kernels.array([&](const JsonValue &value) {
-    ManifestKernel kernel = readKernel(value);
+    ManifestKernel kernel = readKernel(value, manifest.onGpu());
     for (const ManifestKernel &other : manifest.kernels)
-      if (other.form == kernel.form && other.chunk == kernel.chunk)
-        value.error("is a second kernel of form " +
-                    std::string(name(kernel.form)) + ", chunk " +
-                    std::to_string(kernel.chunk));
+      if (other.form == kernel.form && other.chunk == kernel.chunk &&
+          other.role == kernel.role)
+        value.error(
+            "is a second kernel of form " + std::string(name(kernel.form)) +
+            ", chunk " + std::to_string(kernel.chunk) +
+            (manifest.onGpu() ? ", role " + std::string(name(kernel.role))
+                              : ""));
     manifest.kernels.push_back(std::move(kernel));
   });
   if (manifest.kernels.empty())
@@ -191,7 +255,7 @@ OrderedJson tensorList(const std::vector<ManifestTensor> &tensors) {
   return list;
 }
 
-OrderedJson kernelObject(const ManifestKernel &kernel) {
+OrderedJson kernelObject(const ManifestKernel &kernel, bool onGpu) {
   OrderedJson object = {{"form", std::string(name(kernel.form))}};
   if (kernel.form == KernelForm::Chunk)
     object["chunk"] = kernel.chunk;
@@ -205,6 +269,14 @@ OrderedJson kernelObject(const ManifestKernel &kernel) {
                                  {"n", matmul.n},
                                  {"k", matmul.k},
                                  {"count", matmul.count}});
+  if (onGpu)
+    object.update({{"role", std::string(name(kernel.role))},
+                   {"grid", std::string(name(kernel.grid))},
+                   {"slices", kernel.slices},
+                   {"threads", kernel.threads},
+                   {"shared_bytes", kernel.sharedBytes},
+                   {"blob_bytes", kernel.blobBytes},
+                   {"segment_bytes", kernel.segmentBytes}});
   return object;
 }
 
@@ -261,7 +333,7 @@ std::string writeManifest(const Manifest &manifest) {
                       {"source", manifest.source},
                       {"kernels", OrderedJson::array()}};
   for (const ManifestKernel &kernel : manifest.kernels)
-    root["kernels"].push_back(kernelObject(kernel));
+    root["kernels"].push_back(kernelObject(kernel, manifest.onGpu()));
   return root.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

@@ -22,6 +22,20 @@
 //                  "matmuls": [{"what": "K~ S", "m": 64, "n": 128, "k": 128,
 //                               "count": 1}]}] }
 //
+// A bundle for a GPU has "target": "sm_90a" (or another sm_NN), "object":
+// "kernels.ptx" and the ABI version of ABI/GpuABI.h. Its kernels have besides
+//
+//                 {"form": "chunk", "chunk": 64, "symbol": "plum_kda_scan",
+//                  "role": "scan", "grid": "sequences", "slices": 2,
+//                  "threads": 384, "shared_bytes": 231424,
+//                  "blob_bytes": 66560, "segment_bytes": 0, ...}
+//
+// and those of one form and chunk, in order, are what one run launches: roles
+// "index" (packed runs only), "prepare", "summary" and "combine" (sequences
+// split into segments only), "scan"; or "step" alone. The grid is one-
+// dimensional: "one" block, or slices blocks for each head of the "chunks" or
+// of the "sequences" of a run.
+//
 // Every field above is required but "features", "log_decays", "matmuls",
 // "flops_per_chunk" and a step kernel's "chunk". Unknown fields are ignored:
 // they may record anything (a tuning run) that a reader need not know; what a
@@ -66,7 +80,23 @@ struct ManifestMatmul {
 enum class KernelForm : uint8_t { Step, Chunk };
 std::string_view name(KernelForm form);
 
-/// One function of the object file, of type plum_kernel.
+/// What a GPU kernel does in the run it is a part of.
+enum class KernelRole : uint8_t {
+  Index,   ///< Counts the chunks of packed sequences.
+  Prepare, ///< All that needs no state, for every chunk at once.
+  Scan,    ///< The chunks of a sequence, one after the other.
+  Summary, ///< What a segment does to any state that enters it.
+  Combine, ///< The states that enter the segments.
+  Step     ///< Token by token.
+};
+std::string_view name(KernelRole role);
+
+/// What the blocks of a GPU kernel stand for.
+enum class KernelGrid : uint8_t { One, Chunks, Sequences };
+std::string_view name(KernelGrid grid);
+
+/// One function of the object file, of type plum_kernel on a CPU, taking a
+/// plum_gpu_args on a GPU.
 struct ManifestKernel {
   KernelForm form = KernelForm::Step;
   int64_t chunk = 1; ///< Tokens per chunk; 1 for step.
@@ -74,15 +104,24 @@ struct ManifestKernel {
   int64_t workspaceBytes = 0;
   int64_t flopsPerChunk = 0; ///< One chunk of one head; 0 when not known.
   std::vector<ManifestMatmul> matmuls;
+  // GPU only.
+  KernelRole role = KernelRole::Step;
+  KernelGrid grid = KernelGrid::Sequences;
+  int64_t slices = 1;       ///< Blocks for one head of a chunk or sequence.
+  int64_t threads = 0;      ///< Of a block.
+  int64_t sharedBytes = 0;  ///< Dynamic shared memory of a block.
+  int64_t blobBytes = 0;    ///< From prepare to scan, one chunk of one head.
+  int64_t segmentBytes = 0; ///< Scratch for one segment of one head.
   bool operator==(const ManifestKernel &) const = default;
 };
 
 struct Manifest {
-  int64_t abi = 0; ///< PLUM_KERNEL_ABI of the compiler that wrote it.
+  int64_t abi = 0; ///< PLUM_KERNEL_ABI or, for a GPU, PLUM_GPU_ABI of the
+                   ///< compiler that wrote it.
   std::string plum, llvm;
   std::string layer;
-  std::string target; ///< "cpu".
-  std::string cpu;
+  std::string target; ///< "cpu", or the GPU architecture: "sm_90a".
+  std::string cpu;    ///< The CPU compiled for; of a GPU bundle, anything.
   std::vector<std::string> features; ///< CPU features the object needs, as
                                      ///< LLVM spells them: "avx512f".
   std::string precision = "default"; ///< "default", "robust" or "f32".
@@ -95,6 +134,7 @@ struct Manifest {
   /// The first chunk kernel is the one that form auto uses.
   std::vector<ManifestKernel> kernels;
 
+  bool onGpu() const { return target != "cpu"; }
   bool operator==(const Manifest &) const = default;
 };
 

@@ -23,8 +23,9 @@ std::string errorOf(const std::string &text) {
 
 /// The error after one change of a good manifest, given as a JSON pointer;
 /// a discarded value removes the field.
-std::string errorAfter(const char *pointer, Json value) {
-  Json json = Json::parse(writeManifest(toyManifest()));
+std::string errorAfter(const char *pointer, Json value,
+                       const Manifest &manifest = toyManifest()) {
+  Json json = Json::parse(writeManifest(manifest));
   Json::json_pointer place(pointer);
   if (value.is_discarded())
     json[place.parent_pointer()].erase(place.back());
@@ -42,6 +43,51 @@ TEST(Manifest, RoundTrips) {
   Result<Manifest> back = parseManifest(writeManifest(manifest), "m.json");
   ASSERT_TRUE(back) << back.error().str();
   EXPECT_EQ(*back, manifest);
+}
+
+TEST(Manifest, OfAGpuRoundTrips) {
+  Manifest manifest = toyGpuManifest();
+  Result<Manifest> back = parseManifest(writeManifest(manifest), "m.json");
+  ASSERT_TRUE(back) << back.error().str();
+  EXPECT_EQ(*back, manifest);
+}
+
+TEST(Manifest, EachFieldOfAGpuKernelIsChecked) {
+  struct Case {
+    const char *pointer;
+    Json value;
+    const char *error;
+  };
+  const Case cases[] = {
+      {"/target", "sm90", "'target' is 'sm90', expected cpu or sm_NN"},
+      {"/target", "sm_90x", "'target' is 'sm_90x', expected cpu or sm_NN"},
+      {"/kernels/2/role", removed, "'kernels[2].role' is missing"},
+      {"/kernels/2/role", "sum",
+       "'kernels[2].role' is 'sum', expected index, prepare, scan, summary, "
+       "combine or step"},
+      {"/kernels/0/role", "scan",
+       "'kernels[0].role' is 'scan', which no kernel of form step has"},
+      {"/kernels/2/role", "step",
+       "'kernels[2].role' is 'step', which no kernel of form chunk has"},
+      {"/kernels/2/role", "index",
+       "'kernels[2]' is a second kernel of form chunk, chunk 16, role index"},
+      {"/kernels/2/grid", "heads",
+       "'kernels[2].grid' is 'heads', expected one, chunks or sequences"},
+      {"/kernels/2/slices", 0, "'kernels[2].slices' is 0, expected at least 1"},
+      {"/kernels/2/threads", 1025,
+       "'kernels[2].threads' is 1025, expected at most 1024"},
+      {"/kernels/2/shared_bytes", -1,
+       "'kernels[2].shared_bytes' is -1, expected at least 0"},
+      {"/kernels/2/blob_bytes", removed, "'kernels[2].blob_bytes' is missing"},
+      {"/kernels/2/segment_bytes", removed,
+       "'kernels[2].segment_bytes' is missing"},
+  };
+  for (const Case &c : cases)
+    EXPECT_EQ(errorAfter(c.pointer, c.value, toyGpuManifest()),
+              std::string("m.json: error: ") + c.error)
+        << c.pointer;
+  // Nobody asks a CPU kernel for them.
+  EXPECT_EQ(errorAfter("/kernels/1/role", "sum"), "");
 }
 
 TEST(Manifest, OptionalFieldsMayBeMissingAndUnknownOnesAreIgnored) {
@@ -133,6 +179,18 @@ TEST(Bundle, OpensAndFindsKernels) {
   EXPECT_EQ(bundle->chunk(5), nullptr);
 }
 
+TEST(Bundle, OfAGpuOpensButHasNoCpuKernels) {
+  TempDir dir;
+  writeToyBundle(dir / "toy", toyGpuManifest());
+  Result<Bundle> bundle = Bundle::open(dir / "toy");
+  ASSERT_TRUE(bundle) << bundle.error().str();
+  EXPECT_TRUE(bundle->kernels().empty());
+  Result<KernelChoice> choice = chooseKernels(*bundle, {});
+  ASSERT_FALSE(choice);
+  EXPECT_EQ(choice.error().str(),
+            dir / "toy: error: has no cpu kernel, it was compiled for sm_90a");
+}
+
 TEST(Bundle, EachThingThatCanBeWrongIsNamed) {
   TempDir dir;
   auto errorOf = [&](const Manifest &manifest) {
@@ -141,11 +199,6 @@ TEST(Bundle, EachThingThatCanBeWrongIsNamed) {
     return bundle ? "" : bundle.error().str();
   };
   Manifest manifest = toyManifest();
-  manifest.target = "sm_90a";
-  EXPECT_EQ(errorOf(manifest),
-            dir / "toy: error: is for target 'sm_90a', this runtime runs "
-                  "'cpu'");
-  manifest = toyManifest();
   manifest.kernels[1].symbol = "nowhere";
   EXPECT_EQ(errorOf(manifest),
             dir / "toy/kernel.so: error: has no symbol 'nowhere'\nnote: "

@@ -7,6 +7,7 @@
 
 #include "ToyLayer.h"
 
+#include "plum/ABI/GpuABI.h"
 #include "runtime/Inputs.h"
 
 #include <dlfcn.h>
@@ -97,6 +98,38 @@ Manifest toyManifest() {
                        200,
                        16 * 2 * K * V * 2,
                        {{"q S", 16, V, K, 1}, {"k^T v", K, V, 16, 1}}}};
+  return manifest;
+}
+
+Manifest toyGpuManifest() {
+  Manifest manifest = toyManifest();
+  manifest.abi = PLUM_GPU_ABI;
+  manifest.target = "sm_90a";
+  manifest.cpu = "";
+  manifest.features = {};
+  manifest.object = "kernels.ptx";
+  manifest.kernels = {};
+  auto add = [&](KernelRole role, KernelGrid grid, int64_t slices,
+                 int64_t threads, int64_t shared) {
+    ManifestKernel kernel;
+    kernel.form =
+        role == KernelRole::Step ? KernelForm::Step : KernelForm::Chunk;
+    kernel.chunk = role == KernelRole::Step ? 1 : 16;
+    kernel.symbol = "plum_toy_" + std::string(name(role));
+    kernel.role = role;
+    kernel.grid = grid;
+    kernel.slices = slices;
+    kernel.threads = threads;
+    kernel.sharedBytes = shared;
+    manifest.kernels.push_back(kernel);
+    return &manifest.kernels.back();
+  };
+  add(KernelRole::Step, KernelGrid::Sequences, 1, 64, 0);
+  add(KernelRole::Index, KernelGrid::One, 1, 32, 0);
+  add(KernelRole::Prepare, KernelGrid::Chunks, 1, 128, 1024)->blobBytes = 320;
+  add(KernelRole::Summary, KernelGrid::Sequences, 1, 96, 2048);
+  add(KernelRole::Combine, KernelGrid::Sequences, 1, 32, 0)->segmentBytes = 192;
+  add(KernelRole::Scan, KernelGrid::Sequences, 2, 96, 60000);
   return manifest;
 }
 

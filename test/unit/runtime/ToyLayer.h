@@ -40,6 +40,8 @@ void writeFile(const std::string &path, const std::string &text);
 
 /// The manifest of layer toy; kernels step, chunk 4, chunk 16.
 Manifest toyManifest();
+/// The same layer for a GPU: a step kernel and one plan for chunks of 16.
+Manifest toyGpuManifest();
 /// Writes a bundle for it, or for a changed manifest.
 void writeToyBundle(const std::string &directory,
                     const Manifest &manifest = toyManifest());
