@@ -10,8 +10,10 @@
 #   %layers, %src, %build   docs/layers, the repository and the build
 #   %python, %cc, %cxx   an interpreter, and compilers for headers
 #   %tensors        writes a small safetensors file, see test/tools/Inputs
+# `REQUIRES: ptxas` is for what NVIDIA's assembler has to say.
 
 import os
+import shutil
 
 import lit.formats
 
@@ -30,6 +32,16 @@ config.environment["PATH"] = os.pathsep.join(
     [config.plum_bin_dir, config.llvm_tools_dir, os.environ.get("PATH", "")]
 )
 config.environment["PLUM_CACHE"] = os.path.join(config.test_exec_root, "plum-cache")
+
+# The same places in which Plum looks.
+ptxas = (
+    os.environ.get("PLUM_PTXAS")
+    or shutil.which("ptxas")
+    or shutil.which("ptxas", path="/usr/local/cuda/bin")
+)
+if ptxas:
+    config.available_features.add("ptxas")
+    config.environment["PLUM_PTXAS"] = ptxas
 
 tensors = os.path.join(config.test_source_root, "tools", "Inputs", "tensors.py")
 config.substitutions += [

@@ -26,15 +26,60 @@ static std::string shapeText(const ManifestTensor &tensor) {
   return text + "] " + std::string(name(tensor.dtype));
 }
 
+/// "chunk form, chunks of 64 tokens".
+static std::string formText(const ManifestKernel &kernel) {
+  std::string text = std::string(name(kernel.form)) + " form";
+  if (kernel.form == KernelForm::Chunk)
+    text += ", chunks of " + std::to_string(kernel.chunk) + " tokens";
+  return text;
+}
+
+/// Declares the functions of kernel.so.
+static void declareFunctions(const Manifest &m, llvm::raw_ostream &out) {
+  out << "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n";
+  for (const ManifestKernel &kernel : m.kernels)
+    out << "/* " << formText(kernel) << " */\n#define "
+        << llvm::StringRef(kernel.symbol).upper() << "_WORKSPACE_BYTES "
+        << kernel.workspaceBytes << "\nvoid " << kernel.symbol
+        << "(const plum_kernel_args *args);\n\n";
+  out << "#ifdef __cplusplus\n}\n#endif\n\n";
+}
+
+/// Names the kernels of a GPU module and how each is launched.
+static void defineLaunches(const Manifest &m, llvm::raw_ostream &out) {
+  for (const ManifestKernel &kernel : m.kernels) {
+    std::string blocks = std::to_string(kernel.slices) +
+                         (kernel.slices == 1 ? " block" : " blocks");
+    out << "/* " << formText(kernel) << ": " << name(kernel.role) << ", "
+        << (kernel.grid == KernelGrid::One ? "one block"
+            : kernel.grid == KernelGrid::Chunks
+                ? blocks + " a chunk and head"
+                : blocks + " a sequence and head")
+        << " */\n";
+    std::string stem = llvm::StringRef(kernel.symbol).upper();
+    out << "#define " << stem << " \"" << kernel.symbol << "\"\n";
+    for (auto [what, value] : {std::pair("THREADS", kernel.threads),
+                               std::pair("SHARED_BYTES", kernel.sharedBytes),
+                               std::pair("BLOB_BYTES", kernel.blobBytes),
+                               std::pair("SEGMENT_BYTES", kernel.segmentBytes)})
+      out << "#define " << stem << "_" << what << " " << value << "\n";
+    out << "\n";
+  }
+}
+
+static const char *abiHeader(const Manifest &m) {
+  return m.onGpu() ? "GpuABI.h" : "KernelABI.h";
+}
+
 std::string plum::bundleHeader(const Manifest &m) {
   std::string text;
   llvm::raw_string_ostream out(text);
   std::string guard = "PLUM_BUNDLE_" + llvm::StringRef(m.layer).upper() + "_H";
   out << "/* Layer '" << m.layer << "', compiled by plum " << m.plum << " for "
-      << m.cpu
-      << ".\n * One call runs one head of one sequence; see "
-         "plum/ABI/KernelABI.h."
-      << "\n *\n";
+      << m.cpu << ".\n * "
+      << (m.onGpu() ? "Kernels take a plum_gpu_args by value"
+                    : "One call runs one head of one sequence")
+      << "; see plum/ABI/" << abiHeader(m) << ".\n *\n";
   auto list = [&](const char *field,
                   const std::vector<ManifestTensor> &tensors) {
     for (size_t i = 0; i < tensors.size(); ++i)
@@ -45,18 +90,13 @@ std::string plum::bundleHeader(const Manifest &m) {
   list("inputs", m.inputs);
   list("states", m.states);
   list("outputs", m.outputs);
-  out << " */\n#ifndef " << guard << "\n#define " << guard << "\n\n"
-      << "#include \"KernelABI.h\"\n\n"
-      << "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n";
-  for (const ManifestKernel &kernel : m.kernels) {
-    out << "/* " << name(kernel.form) << " form";
-    if (kernel.form == KernelForm::Chunk)
-      out << ", chunks of " << kernel.chunk << " tokens";
-    out << " */\n#define " << llvm::StringRef(kernel.symbol).upper()
-        << "_WORKSPACE_BYTES " << kernel.workspaceBytes << "\nvoid "
-        << kernel.symbol << "(const plum_kernel_args *args);\n\n";
-  }
-  out << "#ifdef __cplusplus\n}\n#endif\n\n#endif /* " << guard << " */\n";
+  out << " */\n#ifndef " << guard << "\n#define " << guard << "\n\n#include \""
+      << abiHeader(m) << "\"\n\n";
+  if (m.onGpu())
+    defineLaunches(m, out);
+  else
+    declareFunctions(m, out);
+  out << "#endif /* " << guard << " */\n";
   return text;
 }
 
@@ -72,6 +112,24 @@ static Status writeFile(const llvm::Twine &path, llvm::StringRef contents) {
   if (code)
     return Error{path.str(), "cannot be written: " + code.message(), {}};
   return Status::ok();
+}
+
+/// The code, as files that start with `base`.
+static Status writeCode(const std::string &base, const Manifest &manifest,
+                        const BundleCode &code) {
+  if (!manifest.onGpu()) {
+    std::string object = base + "kernel.o";
+    if (Status s = writeFile(object, code.object); !s)
+      return s;
+    if (Status s = linkShared(object, base + manifest.object); !s)
+      return s;
+    fs::remove(object);
+    return Status::ok();
+  }
+  if (Status s = writeFile(base + manifest.object, code.ptx); !s)
+    return s;
+  return code.cubin.empty() ? Status::ok()
+                            : writeFile(base + "kernels.cubin", code.cubin);
 }
 
 static bool isBundle(const std::string &dir) {
@@ -102,35 +160,32 @@ static Status moveIntoPlace(const std::string &finished,
 }
 
 Status plum::writeBundle(const std::string &dir, const Manifest &manifest,
-                         const std::string &object, std::string_view spec,
+                         const BundleCode &code, std::string_view spec,
                          bool keepExisting) {
   std::string target = llvm::StringRef(dir).rtrim('/').str();
   if (target.empty())
     return Error{dir, "is not a directory that a bundle can be written to", {}};
-  std::error_code code;
+  std::error_code error;
   bool exists = fs::exists(target);
   if (exists && !fs::is_directory(target))
     return Error{target, "is a file, expected a directory for the bundle", {}};
   if (exists && !isBundle(target) &&
-      fs::directory_iterator(target, code) != fs::directory_iterator())
+      fs::directory_iterator(target, error) != fs::directory_iterator())
     return Error{target,
                  "holds files that are not a bundle; nothing was written",
                  {"give a new or empty directory, or a bundle to replace"}};
   llvm::StringRef parent = llvm::sys::path::parent_path(target);
-  if (!parent.empty() && (code = fs::create_directories(parent)))
-    return Error{parent.str(), "cannot be created: " + code.message(), {}};
+  if (!parent.empty() && (error = fs::create_directories(parent)))
+    return Error{parent.str(), "cannot be created: " + error.message(), {}};
   llvm::SmallString<128> temporary;
   fs::createUniquePath(target + ".%%%%%%%%", temporary, /*MakeAbsolute=*/false);
-  if ((code = fs::create_directory(temporary)))
-    return Error{target, "cannot be written: " + code.message(), {}};
+  if ((error = fs::create_directory(temporary)))
+    return Error{target, "cannot be written: " + error.message(), {}};
 
   auto write = [&]() -> Status {
     std::string base = std::string(temporary) + "/";
-    if (Status s = writeFile(base + "kernel.o", object); !s)
+    if (Status s = writeCode(base, manifest, code); !s)
       return s;
-    if (Status s = linkShared(base + "kernel.o", base + manifest.object); !s)
-      return s;
-    fs::remove(base + "kernel.o");
     if (Status s = writeFile(base + manifest.source,
                              llvm::StringRef(spec.data(), spec.size()));
         !s)
@@ -139,7 +194,9 @@ Status plum::writeBundle(const std::string &dir, const Manifest &manifest,
             writeFile(base + manifest.layer + ".h", bundleHeader(manifest));
         !s)
       return s;
-    if (Status s = writeFile(base + "KernelABI.h", kKernelABIText); !s)
+    if (Status s = writeFile(base + abiHeader(manifest),
+                             manifest.onGpu() ? kGpuABIText : kKernelABIText);
+        !s)
       return s;
     return writeFile(base + "manifest.json", writeManifest(manifest));
   };

@@ -8,12 +8,15 @@
 #include "plum/Pipelines/Compiler.h"
 
 #include "BundleWriter.h"
+#include "KernelFacts.h"
+#include "plum/ABI/GpuABI.h"
 #include "plum/ABI/KernelABI.h"
 #include "plum/Conversion/Passes.h"
 #include "plum/Emit/EmitAssoc.h"
 #include "plum/Pipelines/Maths.h"
 #include "plum/Pipelines/Phases.h"
 #include "plum/Target/HostTarget.h"
+#include "plum/Target/NVPTXTarget.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
@@ -45,13 +48,21 @@ public:
     context.printOpOnDiagnostic(false); // messages point into the spec
   }
 
-  /// Runs the phases up to and including `last`.
+  /// Runs the phases of IR up to and including `last`.
   Status run(StringRef last);
   std::string print();
-  Result<std::string> object();
+  /// A phase after those of IR: `ptx` or `obj`.
+  Result<std::string> text(StringRef phase);
+  /// All that a bundle holds of code.
+  Result<BundleCode> code();
+  /// Without kernels.
   Manifest manifest();
+  Status addKernels(Manifest &manifest);
 
 private:
+  Status chooseTarget();
+  Result<std::string> ptx();
+  Result<std::string> cubin(const std::string &ptx, const std::string &ptxas);
   void listen(mlir::Diagnostic &diag);
   plum::Range rangeOf(Location loc);
   Error failure();
@@ -64,7 +75,8 @@ private:
   MLIRContext context;
   std::unique_ptr<frontend::Layer> layer;
   OwningOpRef<ModuleOp> module;
-  std::optional<HostTarget> target;
+  std::optional<HostTarget> host; ///< Or
+  const GpuChip *chip = nullptr;  ///< a GPU.
   std::vector<std::string> logDecays;
 };
 
@@ -120,21 +132,42 @@ Error Compilation::failure() {
   return Error{kRendered, text, {}};
 }
 
+/// CPU or GPU.
+static Result<Machine> machineOf(const std::string &target) {
+  if (target == "cpu")
+    return Machine::CPU;
+  if (findGpuChip(target))
+    return Machine::GPU;
+  return Error{"--target",
+               "unknown target '" + target + "', expected one of cpu, " +
+                   gpuChipNames(),
+               {}};
+}
+
+Status Compilation::chooseTarget() {
+  Result<Machine> machine = machineOf(options.target);
+  if (!machine)
+    return machine.error();
+  if (*machine == Machine::GPU) {
+    chip = findGpuChip(options.target);
+    return Status::ok();
+  }
+  Result<HostTarget> made = HostTarget::create(options.cpu);
+  if (!made)
+    return made.error();
+  host.emplace(std::move(*made));
+  return Status::ok();
+}
+
 Status Compilation::run(StringRef last) {
-  if (options.target != "cpu")
-    return Error{"--target",
-                 "unknown target '" + options.target + "', expected 'cpu'",
-                 {}};
+  if (Status status = chooseTarget(); !status)
+    return status;
   for (int64_t chunk : options.chunks)
     if (chunk < 1 || chunk > 256 || !llvm::isPowerOf2_64(uint64_t(chunk)))
       return Error{"--chunk",
                    "chunk size " + std::to_string(chunk) +
                        " is not a power of two from 1 to 256",
                    {}};
-  Result<HostTarget> made = HostTarget::create(options.cpu);
-  if (!made)
-    return made.error();
-  target.emplace(std::move(*made));
 
   frontend::SpecOptions spec = options.spec;
   spec.stepOnly |= options.form == Form::Step;
@@ -157,10 +190,14 @@ Status Compilation::run(StringRef last) {
   phase.chunks.clear();
   if (options.form != Form::Step)
     phase.chunks.assign(options.chunks.begin(), options.chunks.end());
-  phase.lanes = target->lanes();
-  phase.registers = target->registers();
-  phase.x86 = target->isX86();
-  for (const Phase &each : phases()) {
+  if (host) {
+    phase.lanes = host->lanes();
+    phase.registers = host->registers();
+    phase.x86 = host->isX86();
+  } else {
+    phase.sm = chip->sm;
+  }
+  for (const Phase &each : phasesFor(chip ? Machine::GPU : Machine::CPU)) {
     if (each.build) {
       PassManager pm(&context);
       each.build(pm, phase);
@@ -207,19 +244,78 @@ std::string Compilation::print() {
   return text;
 }
 
-Result<std::string> Compilation::object() {
-  return timed("obj", [&] { return target->emitObject(*module); });
+Result<std::string> Compilation::ptx() {
+  return timed("ptx", [&] { return translateToPTX(*module, *chip); });
+}
+
+Result<std::string> Compilation::cubin(const std::string &ptx,
+                                       const std::string &ptxas) {
+  Result<AssembledKernels> kernels =
+      timed("obj", [&] { return assemblePTX(ptx, *chip, ptxas); });
+  if (!kernels)
+    return kernels.error();
+  llvm::raw_string_ostream remarks(report.remarks);
+  for (const KernelResources &kernel : kernels->kernels)
+    remarks << "remark: " << describe(kernel) << "\n";
+  for (const std::string &warning : kernels->warnings) {
+    report.messages += "ptxas: warning: " + warning + "\n";
+    remarks << "ptxas: warning: " << warning << "\n";
+  }
+  return std::move(kernels->cubin);
+}
+
+Result<std::string> Compilation::text(StringRef phase) {
+  if (host)
+    return timed("obj", [&] { return host->emitObject(*module); });
+  Manifest unused;
+  if (Status status = addKernels(unused); !status)
+    return status.error();
+  Result<std::string> ptxas = std::string();
+  if (phase == "obj" && !(ptxas = findPtxas(options.ptxas)))
+    return ptxas.error(); // Known before the work is done.
+  Result<std::string> text = ptx();
+  if (!text || phase == "ptx")
+    return text;
+  return cubin(*text, *ptxas);
+}
+
+Result<BundleCode> Compilation::code() {
+  BundleCode code;
+  Result<std::string> text = this->text(host ? "obj" : "ptx");
+  if (!text)
+    return text.error();
+  if (host) {
+    code.object = std::move(*text);
+    return code;
+  }
+  code.ptx = std::move(*text);
+  Result<std::string> ptxas = findPtxas(options.ptxas);
+  if (!ptxas) {
+    if (!options.ptxas.empty())
+      return ptxas.error();
+    report.remarks += "remark: no ptxas found: the bundle holds PTX only, "
+                      "which the driver compiles when it is loaded\n";
+    return code;
+  }
+  Result<std::string> binary = cubin(code.ptx, *ptxas);
+  if (!binary)
+    return binary.error();
+  code.cubin = std::move(*binary);
+  return code;
 }
 
 Manifest Compilation::manifest() {
   Manifest m;
-  m.abi = PLUM_KERNEL_ABI;
+  m.abi = chip ? PLUM_GPU_ABI : PLUM_KERNEL_ABI;
   m.plum = PLUM_VERSION;
   m.llvm = LLVM_VERSION_STRING;
   m.layer = layer->name;
   m.target = options.target;
-  m.cpu = target->cpuName();
-  m.features = target->features();
+  m.cpu = host ? host->cpuName() : options.target;
+  if (host)
+    m.features = host->features();
+  else
+    m.object = "kernels.ptx";
   m.precision = options.precision == Precision::F32      ? "f32"
                 : options.precision == Precision::Robust ? "robust"
                                                          : "default";
@@ -246,43 +342,23 @@ Manifest Compilation::manifest() {
   for (const frontend::Symbol *symbol : layer->outputs)
     m.outputs.push_back(describe(symbol));
   m.logDecays = logDecays;
-  for (LLVM::LLVMFuncOp function : module->getOps<LLVM::LLVMFuncOp>()) {
-    auto bytes = function->getAttrOfType<IntegerAttr>(kWorkspaceAttr);
-    if (!bytes)
-      continue;
-    ManifestKernel kernel;
-    kernel.symbol = function.getName().str();
-    kernel.workspaceBytes = bytes.getInt();
-    if (auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttr)) {
-      kernel.form = KernelForm::Chunk;
-      kernel.chunk = chunk.getInt();
-    }
-    if (auto flops = function->getAttrOfType<IntegerAttr>(kFlopsAttr))
-      kernel.flopsPerChunk = flops.getInt();
-    auto products = function->getAttrOfType<ArrayAttr>(kMatmulsAttr);
-    for (auto product : products.getAsRange<DictionaryAttr>()) {
-      auto number = [&](StringRef key) {
-        return product.getAs<IntegerAttr>(key).getInt();
-      };
-      ManifestMatmul matmul{product.getAs<StringAttr>("what").getValue().str(),
-                            number("m"), number("n"), number("k"), 1};
-      kernel.flopsPerChunk += 2 * matmul.m * matmul.n * matmul.k;
-      kernel.matmuls.push_back(matmul);
-    }
-    m.kernels.push_back(std::move(kernel));
-  }
-  // Step first, then chunks in the order they were asked for.
-  std::sort(m.kernels.begin(), m.kernels.end(),
-            [&](const auto &a, const auto &b) {
-              auto rank = [&](const ManifestKernel &kernel) {
-                if (kernel.form == KernelForm::Step)
-                  return std::ptrdiff_t(-1);
-                return llvm::find(options.chunks, kernel.chunk) -
-                       options.chunks.begin();
-              };
-              return rank(a) < rank(b);
-            });
   return m;
+}
+
+Status Compilation::addKernels(Manifest &manifest) {
+  ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diag) {
+    listen(diag);
+    return success();
+  });
+  if (mlir::failed(readKernelFacts(*module, chip != nullptr, options.chunks,
+                                   manifest.kernels)))
+    return failure();
+  if (!manifest.kernels.empty())
+    return Status::ok();
+  return Error{"",
+               "layer '" + layer->name + "' has no kernels for target '" +
+                   options.target + "'",
+               {}};
 }
 
 } // namespace
@@ -292,34 +368,40 @@ Result<std::string> plum::compileToPhase(const Source &source,
                                          std::string_view phase,
                                          CompileReport &report) {
   StringRef last(phase.data(), phase.size());
-  auto known = llvm::any_of(
-      phases(), [&](const Phase &each) { return each.name == last; });
-  if (!known) {
-    std::string names;
-    for (const Phase &each : phases())
-      names += (names.empty() ? "" : ", ") + each.name.str();
-    return Error{"--stop-after",
-                 "unknown phase '" + last.str() + "', expected one of " + names,
-                 {}};
+  Result<Machine> machine = machineOf(options.target);
+  if (!machine)
+    return machine.error();
+  std::string names;
+  bool known = false;
+  for (const Phase &each : phasesFor(*machine)) {
+    names += (names.empty() ? "" : ", ") + each.name.str();
+    known |= each.name == last;
   }
+  if (!known)
+    return Error{"--stop-after",
+                 "target '" + options.target + "' has no phase '" + last.str() +
+                     "', expected one of " + names,
+                 {}};
   Compilation compilation(source, options, report);
-  if (Status status = compilation.run(last == "obj" ? "llvm" : last); !status)
+  if (Status status = compilation.run(last); !status)
     return status.error();
-  if (last == "obj")
-    return compilation.object();
+  if (last == "ptx" || last == "obj")
+    return compilation.text(last);
   return compilation.print();
 }
 
 Status plum::compileBundle(const Source &source, const CompileOptions &options,
                            const std::string &dir, CompileReport &report) {
   Compilation compilation(source, options, report);
-  if (Status status = compilation.run("llvm"); !status)
+  if (Status status = compilation.run("obj"); !status)
     return status;
-  Result<std::string> object = compilation.object();
-  if (!object)
-    return object.error();
-  return writeBundle(dir, compilation.manifest(), *object, source.text(),
-                     options.keepExisting);
+  Manifest manifest = compilation.manifest();
+  if (Status status = compilation.addKernels(manifest); !status)
+    return status;
+  Result<BundleCode> code = compilation.code();
+  if (!code)
+    return code.error();
+  return writeBundle(dir, manifest, *code, source.text(), options.keepExisting);
 }
 
 Result<Manifest> plum::describeLayer(const Source &source,

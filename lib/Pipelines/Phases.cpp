@@ -66,16 +66,40 @@ static void toLLVM(OpPassManager &pm, const PhaseOptions &options) {
   pm.addPass(createCSEPass());
 }
 
+static void toTile(OpPassManager &, const PhaseOptions &) {}
+
+static void toNVVM(OpPassManager &, const PhaseOptions &) {}
+
 ArrayRef<Phase> plum::phases() {
+  using enum Machine;
   static constexpr Phase table[] = {
-      {"assoc", "one token: the spec as updates of the state", nullptr},
-      {"normal", "the same, every update a decay, erases and writes", toNormal},
-      {"chunk", "C tokens: the chunkwise WY form as equations", toChunk},
-      {"plan", "the equations split by what depends on the state", toPlan},
-      {"llvm", "kernels in the llvm dialect", toLLVM},
-      {"obj", "the object file", nullptr},
+      {"assoc", All, "one token: the spec as updates of the state", nullptr},
+      {"normal", All, "the same, every update a decay, erases and writes",
+       toNormal},
+      {"chunk", All, "C tokens: the chunkwise WY form as equations", toChunk},
+      {"plan", All, "the equations split by what depends on the state", toPlan},
+      {"llvm", CPU, "kernels in the llvm dialect", toLLVM},
+      {"tile", GPU, "kernels of tiles: registers, shared memory, products",
+       toTile},
+      {"nvvm", GPU, "kernels as one thread runs them", toNVVM},
+      {"ptx", GPU, "their PTX, as text", nullptr},
+      {"obj", All, "the object file; for a GPU a cubin", nullptr},
   };
   return table;
+}
+
+SmallVector<Phase> plum::phasesFor(Machine machine) {
+  SmallVector<Phase> some;
+  for (const Phase &phase : phases())
+    if (phase.machine == machine || phase.machine == Machine::All)
+      some.push_back(phase);
+  return some;
+}
+
+StringRef plum::stringify(Machine machine) {
+  return machine == Machine::All   ? "all"
+         : machine == Machine::CPU ? "cpu"
+                                   : "gpu";
 }
 
 namespace {
@@ -89,6 +113,9 @@ struct PhasePipelineOptions : public PassPipelineOptions<PhasePipelineOptions> {
   Option<int64_t> registers{*this, "registers",
                             llvm::cl::desc("vector registers"),
                             llvm::cl::init(32)};
+  Option<int64_t> sm{*this, "sm",
+                     llvm::cl::desc("the GPU: 80, or 90 for sm_90a"),
+                     llvm::cl::init(90)};
 };
 } // namespace
 
@@ -108,6 +135,7 @@ void plum::registerPipelines() {
             options.chunks.assign(given.chunks.begin(), given.chunks.end());
           options.lanes = given.lanes;
           options.registers = given.registers;
+          options.sm = given.sm;
           build(pm, options);
         }));
   }

@@ -87,23 +87,52 @@ void plum::parsePtxasLog(std::string_view log, AssembledKernels &into) {
   }
 }
 
-std::string plum::describeResources(const AssembledKernels &kernels) {
+std::string plum::describe(const KernelResources &kernel) {
   std::string text;
   llvm::raw_string_ostream out(text);
-  for (const KernelResources &kernel : kernels.kernels) {
-    out << kernel.symbol << ": " << kernel.registers << " registers, "
-        << kernel.spillStoreBytes + kernel.spillLoadBytes << " spilled bytes, "
-        << kernel.stackBytes << " stack bytes, " << kernel.barriers
-        << " barriers, " << kernel.sharedBytes << " static shared bytes\n";
-  }
+  out << kernel.symbol << ": " << kernel.registers << " registers, "
+      << kernel.spillStoreBytes + kernel.spillLoadBytes << " spilled bytes, "
+      << kernel.stackBytes << " stack bytes, " << kernel.barriers
+      << " barriers, " << kernel.sharedBytes << " static shared bytes";
+  return text;
+}
+
+std::string plum::describe(const AssembledKernels &kernels) {
+  std::string text;
+  for (const KernelResources &kernel : kernels.kernels)
+    text += describe(kernel) + "\n";
   for (const std::string &warning : kernels.warnings)
-    out << "warning: " << warning << "\n";
+    text += "warning: " + warning + "\n";
   return text;
 }
 
 static std::string readAll(const std::string &path) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
   return buffer ? (*buffer)->getBuffer().str() : std::string();
+}
+
+/// ptxas's errors, each with the line that it is about:
+///   ptxas FILE, line 31; error : Feature '.x' requires .target sm_90 or higher
+static std::vector<std::string> complaints(llvm::StringRef log,
+                                           llvm::StringRef ptx) {
+  constexpr size_t kMost = 8;
+  llvm::SmallVector<llvm::StringRef> lines, source;
+  log.split(lines, '\n', -1, /*KeepEmpty=*/false);
+  ptx.split(source, '\n');
+  std::vector<std::string> notes;
+  for (llvm::StringRef line : lines) {
+    auto [place, what] = line.split("error");
+    size_t number = 0;
+    if (what.empty() || notes.size() == kMost)
+      continue;
+    std::string note = what.ltrim(" :").str();
+    llvm::StringRef digits = place.split("line ").second;
+    if (!digits.consumeInteger(10, number) && number && number <= source.size())
+      note += ": " + source[number - 1].trim().str();
+    if (!llvm::is_contained(notes, note))
+      notes.push_back(note);
+  }
+  return notes;
 }
 
 Result<AssembledKernels> plum::assemblePTX(const std::string &ptx,
@@ -139,17 +168,10 @@ Result<AssembledKernels> plum::assemblePTX(const std::string &ptx,
   AssembledKernels result;
   std::string text = readAll(log);
   if (code) {
-    std::vector<std::string> notes;
-    llvm::SmallVector<llvm::StringRef> lines;
-    llvm::StringRef(text).split(lines, '\n', -1, /*KeepEmpty=*/false);
-    constexpr size_t kMost = 10;
-    for (llvm::StringRef line : lines)
-      if (notes.size() < kMost && !line.contains(" info "))
-        notes.push_back(line.trim().str());
     return Error{"",
                  "'" + ptxas + "' refuses the kernels" +
                      (message.empty() ? "" : ": " + message),
-                 notes};
+                 complaints(text, ptx)};
   }
   parsePtxasLog(text, result);
   result.cubin = readAll(output);

@@ -34,7 +34,7 @@ static Result<std::string> resourcesOf(mlir::ModuleOp module,
   Result<AssembledKernels> kernels = assemblePTX(*ptx, chip, *ptxas);
   if (!kernels)
     return kernels.error();
-  return describeResources(*kernels);
+  return describe(*kernels);
 }
 
 static Result<std::string> emitText(const EmitOptions &options,

@@ -44,7 +44,9 @@ int main(int argc, char **argv) {
   }
   if (printPhases)
     for (const plum::Phase &phase : plum::phases())
-      std::printf("%-8s %s\n", phase.name.data(), phase.description.data());
+      std::printf("%-8s %-4s %s\n", phase.name.data(),
+                  plum::stringify(phase.machine).data(),
+                  phase.description.data());
   else if (app.get_subcommands().empty())
     std::fputs(app.help().c_str(), stdout);
   return exitCode;

@@ -27,6 +27,17 @@ constexpr llvm::StringLiteral kMatmulsAttr = "plum.matmuls";
 /// Of a step kernel: operations on the states, for one token.
 constexpr llvm::StringLiteral kFlopsAttr = "plum.flops";
 
+/// Attributes of a kernel for a GPU: what its manifest says of it, see
+/// runtime/Manifest.h. Kernels of one form and chunk are in launch order.
+constexpr llvm::StringLiteral kFormAttr = "plum.form"; ///< "chunk", "step".
+constexpr llvm::StringLiteral kGridAttr = "plum.grid";
+constexpr llvm::StringLiteral kSlicesAttr = "plum.slices";
+constexpr llvm::StringLiteral kThreadsAttr = "plum.threads";
+constexpr llvm::StringLiteral kSharedBytesAttr = "plum.shared_bytes";
+constexpr llvm::StringLiteral kBlobBytesAttr = "plum.blob_bytes";
+constexpr llvm::StringLiteral kSegmentBytesAttr = "plum.segment_bytes";
+// And kRoleAttr, kChunkAttr, kMatmulsAttr, kFlopsAttr.
+
 } // namespace plum
 
 #endif // PLUM_CONVERSION_PASSES_H

@@ -35,9 +35,11 @@ struct CompileOptions {
   /// Chunk sizes C (powers of two, 1 to 256) to make kernels for.
   std::vector<int64_t> chunks = {64};
   Precision precision = Precision::Default;
-  std::string target = "cpu";
+  std::string target = "cpu"; ///< Or a GPU: "sm_80", "sm_90a".
   /// LLVM CPU name; "native" is this machine.
   std::string cpu = "native";
+  /// Program that makes cubins; empty: whichever is found, see findPtxas.
+  std::string ptxas;
   bool timing = false; ///< Measure each phase, see CompileReport.
   /// Keep a bundle that is there by the time this one is done: in a cache it is
   /// the same one, and somebody may be using it.
@@ -57,8 +59,8 @@ struct CompileReport {
 constexpr const char *kRendered = "<rendered>";
 
 /// Compiles one layer up to `phase` (see Pipelines/Phases.h) and returns the
-/// IR as text (for `obj`, the object's bytes). Errors carry the rendered
-/// diagnostics as their message.
+/// IR as text (for `obj`, the bytes of the object or cubin). Errors carry the
+/// rendered diagnostics as their message.
 Result<std::string> compileToPhase(const Source &source,
                                    const CompileOptions &options,
                                    std::string_view phase,

@@ -3,9 +3,10 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Every phase has a name, a sentence and the passes that lead to it from the
-// phase before. `--stop-after`, `--print-phases`, plum-opt's pipelines
-// (`--phase-chunk`), the docs and the tests all read this table.
+// Every phase has a name, the targets it is for, a sentence and the passes that
+// lead to it from the phase before. `--stop-after`, `--print-phases`,
+// plum-opt's pipelines (`--phase-chunk`), the docs and the tests all read this
+// table.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,18 +30,27 @@ struct PhaseOptions {
   int64_t lanes = 16;                       ///< f32 lanes of a vector register.
   int64_t registers = 32;                   ///< Vector registers.
   bool x86 = true;                          ///< The CPU is an x86.
+  int64_t sm = 90;                          ///< The GPU: 80, or 90 for sm_90a.
 };
+
+/// Kinds of targets; a phase is for one or for all.
+enum class Machine : uint8_t { All, CPU, GPU };
+llvm::StringRef stringify(Machine machine); ///< "all", "cpu", "gpu".
 
 struct Phase {
   llvm::StringLiteral name;
+  Machine machine;
   llvm::StringLiteral description;
   /// Appends the passes from the previous phase to this one; null for the
-  /// first phase (the frontend makes it) and for `obj` (LLVM makes it).
+  /// first phase (the frontend makes it) and for `ptx` and `obj` (LLVM does).
   void (*build)(mlir::OpPassManager &, const PhaseOptions &);
 };
 
-/// In order: assoc, normal, chunk, plan, llvm, obj.
+/// In order: assoc, normal, chunk, plan; then llvm for a CPU and tile, nvvm,
+/// ptx for a GPU; then obj.
 llvm::ArrayRef<Phase> phases();
+/// Those on the way to one kind of machine.
+llvm::SmallVector<Phase> phasesFor(Machine machine);
 
 /// Registers every pass and a pipeline `phase-NAME` per phase, for plum-opt.
 void registerPipelines();

@@ -79,8 +79,10 @@ Result<AssembledKernels> assemblePTX(const std::string &ptx,
 /// Reads the output of `ptxas -v`; assemblePTX calls it.
 void parsePtxasLog(std::string_view log, AssembledKernels &into);
 
-/// A line per kernel: "NAME: 128 registers, 0 spilled bytes, ...".
-std::string describeResources(const AssembledKernels &kernels);
+/// "NAME: 128 registers, 0 spilled bytes, ...".
+std::string describe(const KernelResources &kernel);
+/// A line per kernel and per warning.
+std::string describe(const AssembledKernels &kernels);
 
 } // namespace plum
 
