@@ -26,6 +26,26 @@ install_packages() {
     --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# Names NVIDIA's assembler in PLUM_PTXAS: that of a toolkit if there is one, else
+# the one in NVIDIA's wheel on PyPI, which is kept in build/ptxas.
+provide_ptxas() {
+  local wheel=nvidia-cuda-nvcc==13.0.88 own=build/ptxas place
+  for place in "${PLUM_PTXAS:-}" "$(command -v ptxas)" /usr/local/cuda/bin/ptxas \
+               "$root/$own/ptxas"; do
+    [ -x "$place" ] && export PLUM_PTXAS=$place && return
+  done
+  local packages=(python3-pip) # install_packages sees this one
+  install_packages
+  step "fetching ptxas ($wheel)"
+  mkdir -p "$own"
+  python3 -m pip -q download --no-deps --only-binary :all: -d "$own" "$wheel"
+  python3 -m zipfile -e "$own"/nvidia_cuda_nvcc-*.whl "$own/wheel"
+  mv "$own"/wheel/nvidia/*/bin/ptxas "$own/ptxas"
+  chmod +x "$own/ptxas"
+  rm -rf "$own/wheel" "$own"/*.whl
+  export PLUM_PTXAS=$root/$own/ptxas
+}
+
 # configure DIR [cmake options]
 configure() {
   local dir=$1
