@@ -1,0 +1,354 @@
+//===- StepMemory.cpp - What a step kernel reads and writes -----*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StepMemory.h"
+
+#include "plum/ABI/GpuABI.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace plum::gpu;
+
+//===----------------------------------------------------------------------===//
+// Which CTA
+//===----------------------------------------------------------------------===//
+
+#define PLUM_ARG(FIELD, TYPE) b.argument(offsetof(plum_gpu_args, FIELD), TYPE)
+#define PLUM_FIELD(TENSOR, FIELD, TYPE)                                        \
+  field(TENSOR, offsetof(plum_gpu_tensor, FIELD), TYPE)
+
+Value StepMemory::field(int64_t tensor, int64_t offset, Type type) {
+  return b.argument(offsetof(plum_gpu_args, tensors) +
+                        tensor * sizeof(plum_gpu_tensor) + offset,
+                    type);
+}
+
+/// An element of an array of int64 or, without the flag, int32; as i64.
+Value StepMemory::wide(Value array, Value index, uint32_t flag) {
+  Value flags = PLUM_ARG(flags, b.getI32Type());
+  Value is64 = b.cmp(arith::CmpIPredicate::ne, b.bitAnd(flags, flag), b.i32(0));
+  auto at = [&](int64_t bytes) {
+    return b.global(b.add(array, b.mul(b.toI64(index), bytes)));
+  };
+  return b.ifElse(
+      is64, b.getI64Type(),
+      [&] { return Values{b.load(b.getI64Type(), at(8))}; },
+      [&] { return Values{b.toI64(b.load(b.getI32Type(), at(4)))}; })[0];
+}
+
+void StepMemory::place() {
+  tid = b.tid();
+  // The slices of a head follow each other: their rows of K are the same.
+  Value cta = b.ctaid();
+  Value heads = PLUM_ARG(heads, b.getI32Type());
+  slice = b.remu(cta, shape.slices);
+  Value sequenceHead = b.divu(cta, shape.slices);
+  sequence = b.divu(sequenceHead, heads);
+  head = b.sub(sequenceHead, b.mul(sequence, heads));
+
+  Value slots = PLUM_ARG(slots, b.getI64Type());
+  slot = b.ifElse(
+      b.eq(slots, b.i64(0)), b.getI64Type(),
+      [&] { return Values{b.toI64(sequence)}; },
+      [&] { return Values{wide(slots, sequence, PLUM_GPU_SLOTS64)}; })[0];
+
+  Value offsets = PLUM_ARG(cu_seqlens, b.getI64Type());
+  isPacked = b.cmp(arith::CmpIPredicate::ne, offsets, b.i64(0));
+  Values range = b.ifElse(
+      isPacked, {b.getI64Type(), b.getI32Type()},
+      [&] {
+        Value begin = wide(offsets, sequence, PLUM_GPU_CU64);
+        Value end = wide(offsets, b.add(sequence, 1), PLUM_GPU_CU64);
+        return Values{begin, b.toI32(b.sub(end, begin))};
+      },
+      [&] { return Values{b.i64(0), PLUM_ARG(tokens, b.getI32Type())}; });
+  firstToken = range[0];
+  tokenCount = range[1];
+}
+
+Value StepMemory::isUsed() { return b.ge(slot, b.i64(0)); }
+
+//===----------------------------------------------------------------------===//
+// Threads
+//===----------------------------------------------------------------------===//
+
+Value StepMemory::run(const ColumnSplit &split) {
+  return b.shr(tid, llvm::Log2_64(split.groups));
+}
+Value StepMemory::firstRow(const StateSplit &split) {
+  return b.mul(run(split.columns), split.rows);
+}
+Value StepMemory::isFirstThread() {
+  return b.both(b.eq(tid, b.i32(0)), b.eq(slice, b.i32(0)));
+}
+int64_t StepMemory::fullCount(int64_t length) {
+  return llvm::divideCeil(length, shape.threads);
+}
+Value StepMemory::hasFull(int64_t length, int64_t i) {
+  return shape.threads * (i + 1) <= length ? Value()
+                                           : b.lt(fullIndex(i), b.i32(length));
+}
+Value StepMemory::column(const ColumnSplit &split, int64_t j) {
+  Value first =
+      b.add(b.mul(slice, split.width), b.mul(group(split), split.each));
+  return b.add(first, j);
+}
+Value StepMemory::hasColumn(const ColumnSplit &split, int64_t j) {
+  return shape.slices * split.width == split.length
+             ? Value()
+             : b.lt(column(split, j), b.i32(split.length));
+}
+Value StepMemory::hasRow(const StateSplit &split, int64_t i) {
+  return split.hasPadding() ? b.lt(b.add(firstRow(split), i), b.i32(split.keys))
+                            : Value();
+}
+
+void StepMemory::onlyIf(Value condition, function_ref<void()> body) {
+  if (condition)
+    b.ifThen(condition, body);
+  else
+    body();
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+/// Byte offset of this head's rows.
+Value StepMemory::headOf(int64_t tensor) {
+  Value index = b.divu(head, PLUM_FIELD(tensor, group, b.getI32Type()));
+  return b.mul(b.toI64(index), PLUM_FIELD(tensor, head, b.getI64Type()));
+}
+
+StepMemory::Rows StepMemory::param(int64_t tensor) {
+  Value data = PLUM_FIELD(tensor, data, b.getI64Type());
+  return {b.add(data, headOf(tensor)), b.i64(0)};
+}
+
+StepMemory::Rows StepMemory::rows(int64_t tensor) {
+  Rows rows = param(tensor);
+  rows.token = PLUM_FIELD(tensor, token, b.getI64Type());
+  // A packed batch is one sequence that begins elsewhere for each.
+  Value first = b.select(
+      isPacked, b.mul(firstToken, rows.token),
+      b.mul(b.toI64(sequence), PLUM_FIELD(tensor, sequence, b.getI64Type())));
+  rows.data = b.add(rows.data, first);
+  return rows;
+}
+
+Value StepMemory::rowOf(const Rows &rows, Value token) {
+  return b.global(b.add(rows.data, b.mul(b.toI64(token), rows.token)));
+}
+
+static int64_t bytesOf(Type stored) { return stored.isF32() ? 4 : 2; }
+
+Value StepMemory::element(Type stored, Value row, Value index) {
+  Value pointer = b.at(row, b.mul(index, bytesOf(stored)));
+  return stored.isF32() ? b.load(stored, pointer)
+                        : b.loadHalf(pointer, stored.isBF16());
+}
+void StepMemory::storeElement(Value value, Type stored, Value row,
+                              Value index) {
+  Value pointer = b.at(row, b.mul(index, bytesOf(stored)));
+  if (stored.isF32())
+    b.store(value, pointer);
+  else
+    b.storeHalf(value, pointer, stored.isBF16());
+}
+
+/// `index`, or the last of `length` where it is beyond.
+Value StepMemory::within(Value index, int64_t length, bool always) {
+  return always ? index : b.minimum(index, b.i32(length - 1));
+}
+
+Value StepMemory::loadScalar(Type stored, Value row) {
+  return element(getElementTypeOrSelf(stored), row, b.i32(0));
+}
+
+Values StepMemory::loadFull(Type stored, Value row) {
+  auto vector = cast<VectorType>(stored);
+  int64_t length = vector.getNumElements();
+  Values values;
+  for (int64_t i = 0; i < fullCount(length); ++i) {
+    Value has = hasFull(length, i);
+    Value index = within(fullIndex(i), length, !has);
+    values.push_back(masked(element(vector.getElementType(), row, index), has));
+  }
+  return values;
+}
+
+Values StepMemory::loadSlice(Type stored, Value row) {
+  auto vector = cast<VectorType>(stored);
+  ColumnSplit split = shape.columns(vector.getNumElements());
+  Values values;
+  for (int64_t j = 0; j < split.each; ++j) {
+    Value has = hasColumn(split, j);
+    Value index = within(column(split, j), split.length, !has);
+    values.push_back(masked(element(vector.getElementType(), row, index), has));
+  }
+  return values;
+}
+
+void StepMemory::storeScalar(Value value, Type stored, Value row) {
+  b.ifThen(isFirstThread(), [&] {
+    storeElement(value, getElementTypeOrSelf(stored), row, b.i32(0));
+  });
+}
+
+void StepMemory::storeSlice(ArrayRef<Value> values, Type stored, Value row) {
+  auto vector = cast<VectorType>(stored);
+  ColumnSplit split = shape.columns(vector.getNumElements());
+  b.ifThen(isFirstRun(split), [&] {
+    for (int64_t j = 0; j < split.each; ++j)
+      onlyIf(hasColumn(split, j), [&] {
+        storeElement(values[values.size() == 1 ? 0 : j],
+                     vector.getElementType(), row, column(split, j));
+      });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// States
+//===----------------------------------------------------------------------===//
+
+StepMemory::StatePlace StepMemory::statePlace(int64_t tensor) {
+  Type i64 = b.getI64Type();
+  Value base =
+      b.add(PLUM_FIELD(tensor, data, i64),
+            b.add(b.mul(slot, PLUM_FIELD(tensor, sequence, i64)),
+                  b.mul(b.toI64(head), PLUM_FIELD(tensor, head, i64))));
+  Value isF32 =
+      b.eq(PLUM_FIELD(tensor, dtype, b.getI32Type()), b.i32(PLUM_GPU_F32));
+  return {base, PLUM_FIELD(tensor, row, i64), PLUM_FIELD(tensor, column, i64),
+          isF32};
+}
+
+/// Runs one of several bodies, all threads of all CTAs the same.
+Values StepMemory::withAccess(const StatePlace &place, const StateSplit &split,
+                              TypeRange types,
+                              function_ref<Values(Access)> body) {
+  const int64_t K = split.keys, V = split.columns.length;
+  auto either = [&](Value condition, Access access,
+                    function_ref<Values()> otherwise) {
+    return b.ifElse(condition, types, [&] { return body(access); }, otherwise);
+  };
+  auto slow = [&] {
+    return either(place.isF32, Access::F32, [&] { return body(Access::BF16); });
+  };
+  Value isAligned = b.eq(b.bitAnd(place.base, 15), b.i64(0));
+  auto contiguous = [&](Value outer, int64_t length, Value inner) {
+    Value strides =
+        b.both(b.eq(outer, b.i64(length * 4)), b.eq(inner, b.i64(4)));
+    return b.both(b.both(place.isF32, isAligned), strides);
+  };
+  auto alongRows = [&] {
+    if (K % 4 || split.rows % 4)
+      return slow();
+    return either(contiguous(place.column, K, place.row), Access::AlongRows,
+                  slow);
+  };
+  if (V % 4)
+    return alongRows();
+  return either(contiguous(place.row, V, place.column), Access::AlongColumns,
+                alongRows);
+}
+
+Value StepMemory::stateElement(const StatePlace &place, const StateSplit &split,
+                               int64_t i, int64_t j, Access access) {
+  const int64_t K = split.keys, V = split.columns.length;
+  Value row = firstRow(split), column = this->column(split.columns, 0);
+  int64_t rowMore = i, columnMore = j;
+  if (split.hasPadding()) {
+    // Groups of four are inside or outside as a whole.
+    int64_t last = access == Access::AlongRows ? K - 4 : K - 1;
+    row = b.minimum(b.add(row, i), b.i32(last));
+    rowMore = 0;
+  }
+  if (hasColumn(split.columns, j)) {
+    int64_t last = access == Access::AlongColumns ? V - 4 : V - 1;
+    column = b.minimum(b.add(column, j), b.i32(last));
+    columnMore = 0;
+  }
+  if (access == Access::AlongColumns || access == Access::AlongRows) {
+    const int64_t rowBytes = access == Access::AlongColumns ? V * 4 : 4;
+    const int64_t columnBytes = access == Access::AlongColumns ? 4 : K * 4;
+    Value bytes = b.add(b.mul(row, rowBytes), b.mul(column, columnBytes));
+    return b.at(b.at(b.global(place.base), bytes),
+                rowMore * rowBytes + columnMore * columnBytes);
+  }
+  Value bytes = b.add(b.mul(b.toI64(b.add(row, rowMore)), place.row),
+                      b.mul(b.toI64(b.add(column, columnMore)), place.column));
+  return b.global(b.add(place.base, bytes));
+}
+
+/// Null: always.
+Value StepMemory::hasElement(const StateSplit &split, int64_t i, int64_t j) {
+  Value row = hasRow(split, i), column = hasColumn(split.columns, j);
+  return row && column ? b.both(row, column) : row ? row : column;
+}
+
+Values StepMemory::loadState(int64_t tensor, const StateSplit &split) {
+  const int64_t P = split.rows, C = split.columns.each;
+  SmallVector<Type> types(P * C, b.getF32Type());
+  StatePlace place = statePlace(tensor);
+  auto load = [&](Access access) {
+    Values values(P * C);
+    const int64_t down = access == Access::AlongRows ? 4 : 1;
+    const int64_t across = access == Access::AlongColumns ? 4 : 1;
+    for (int64_t i = 0; i < P; i += down)
+      for (int64_t j = 0; j < C; j += across) {
+        Value pointer = stateElement(place, split, i, j, access);
+        Value has = hasElement(split, i, j);
+        if (access == Access::F32 || access == Access::BF16) {
+          Value element = access == Access::F32
+                              ? b.load(b.getF32Type(), pointer)
+                              : b.loadHalf(pointer, /*bf16=*/true);
+          values[i * C + j] = masked(element, has);
+          continue;
+        }
+        Value four = b.load(b.vec(b.getF32Type(), 4), pointer);
+        for (int64_t n = 0; n < 4; ++n)
+          values[down == 4 ? (i + n) * C + j : i * C + j + n] =
+              masked(b.element(four, n), has);
+      }
+    return values;
+  };
+  Value isThere = b.cmp(arith::CmpIPredicate::ne,
+                        PLUM_FIELD(tensor, data, b.getI64Type()), b.i64(0));
+  return b.ifElse(
+      isThere, types, [&] { return withAccess(place, split, types, load); },
+      [&] { return Values(P * C, b.f32(0)); });
+}
+
+void StepMemory::storeState(ArrayRef<Value> values, int64_t tensor,
+                            const StateSplit &split) {
+  const int64_t P = split.rows, C = split.columns.each;
+  StatePlace place = statePlace(tensor);
+  auto store = [&](Access access) {
+    const int64_t down = access == Access::AlongRows ? 4 : 1;
+    const int64_t across = access == Access::AlongColumns ? 4 : 1;
+    for (int64_t i = 0; i < P; i += down)
+      for (int64_t j = 0; j < C; j += across)
+        onlyIf(hasElement(split, i, j), [&] {
+          Value pointer = stateElement(place, split, i, j, access);
+          Value element = values[i * C + j];
+          if (access == Access::F32)
+            return b.store(element, pointer);
+          if (access == Access::BF16)
+            return b.storeHalf(element, pointer, /*bf16=*/true);
+          Values four;
+          for (int64_t n = 0; n < 4; ++n)
+            four.push_back(values[down == 4 ? (i + n) * C + j : i * C + j + n]);
+          b.store(b.vector(four), pointer);
+        });
+    return Values();
+  };
+  Value isThere = b.cmp(arith::CmpIPredicate::ne,
+                        PLUM_FIELD(tensor, data, b.getI64Type()), b.i64(0));
+  b.ifThen(isThere, [&] { withAccess(place, split, {}, store); });
+}

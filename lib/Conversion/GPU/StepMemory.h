@@ -1,0 +1,108 @@
+//===- StepMemory.h - What a step kernel reads and writes -------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Global memory from one CTA's view: which sequence, head and slice it is, and
+// its threads' elements of rows and states, as StepShape.h shares them.
+//
+// Elements that a thread has only because sizes are rounded up are read from
+// the row's end and replaced by zero, so that loads need no branches; they are
+// never written.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_LIB_CONVERSION_GPU_STEPMEMORY_H
+#define PLUM_LIB_CONVERSION_GPU_STEPMEMORY_H
+
+#include "Ptx.h"
+#include "StepShape.h"
+
+namespace plum::gpu {
+
+class StepMemory {
+public:
+  StepMemory(Ptx &b, const StepShape &shape) : b(b), shape(shape) {}
+
+  /// Splits the CTA's index and looks up the sequence's slot and tokens.
+  void place();
+  /// False for a row of padding in a batch: slot -1.
+  Value isUsed();
+
+  //===--- Threads --------------------------------------------------------===//
+  Value group(const ColumnSplit &split) {
+    return b.bitAnd(tid, split.groups - 1);
+  }
+  Value run(const ColumnSplit &split);
+  /// First of the run's rows of K.
+  Value firstRow(const StateSplit &split);
+  /// One thread of those that hold the same columns.
+  Value isFirstRun(const ColumnSplit &split) {
+    return b.lt(tid, b.i32(split.groups));
+  }
+  Value isFirstThread();
+  /// Element i of a Full row, and whether the row has it; null: always.
+  Value fullIndex(int64_t i) { return b.add(tid, shape.threads * i); }
+  Value hasFull(int64_t length, int64_t i);
+  int64_t fullCount(int64_t length);
+  /// The same for column j of the thread's and row i of its run.
+  Value column(const ColumnSplit &split, int64_t j);
+  Value hasColumn(const ColumnSplit &split, int64_t j);
+  Value hasRow(const StateSplit &split, int64_t i);
+  /// `value`, or zero where `has` is false.
+  Value masked(Value value, Value has) {
+    return has ? b.select(has, value, b.f32(0)) : value;
+  }
+  Value tokens() { return tokenCount; }
+
+  //===--- Rows -----------------------------------------------------------===//
+  /// Tensors of plum_gpu_args, by index. Where this head's first row is.
+  struct Rows {
+    Value data, token; ///< Address of the first token's; bytes between tokens.
+  };
+  Rows param(int64_t tensor);
+  Rows rows(int64_t tensor); ///< Of an input or output.
+  Value rowOf(const Rows &rows, Value token);
+  Value loadScalar(mlir::Type stored, Value row);
+  Values loadFull(mlir::Type stored, Value row);
+  Values loadSlice(mlir::Type stored, Value row);
+  void storeScalar(Value value, mlir::Type stored, Value row);
+  void storeSlice(llvm::ArrayRef<Value> values, mlir::Type stored, Value row);
+
+  //===--- States ---------------------------------------------------------===//
+  /// Zeros when there is no such tensor. Element (i, j) is i * each + j.
+  Values loadState(int64_t tensor, const StateSplit &split);
+  void storeState(llvm::ArrayRef<Value> values, int64_t tensor,
+                  const StateSplit &split);
+
+private:
+  struct StatePlace {
+    Value base, row, column, isF32;
+  };
+  Value field(int64_t tensor, int64_t offset, mlir::Type type);
+  Value headOf(int64_t tensor);
+  Value wide(Value array, Value index, uint32_t flag);
+  Value element(mlir::Type stored, Value row, Value index);
+  void storeElement(Value value, mlir::Type stored, Value row, Value index);
+  Value within(Value index, int64_t length, bool always);
+
+  /// How a state is reached, the fastest that its strides allow.
+  enum class Access { AlongColumns, AlongRows, F32, BF16 };
+  StatePlace statePlace(int64_t tensor);
+  Values withAccess(const StatePlace &place, const StateSplit &split,
+                    mlir::TypeRange types,
+                    llvm::function_ref<Values(Access)> body);
+  /// Address of element (i, j), or of one of the run's end.
+  Value stateElement(const StatePlace &place, const StateSplit &split,
+                     int64_t i, int64_t j, Access access);
+  Value hasElement(const StateSplit &split, int64_t i, int64_t j);
+  void onlyIf(Value condition, llvm::function_ref<void()> body);
+
+  Ptx &b;
+  const StepShape &shape;
+  Value tid, slice, sequence, head, slot, firstToken, tokenCount, isPacked;
+};
+
+} // namespace plum::gpu
+
+#endif // PLUM_LIB_CONVERSION_GPU_STEPMEMORY_H
