@@ -76,7 +76,7 @@ std::string plum::bundleHeader(const Manifest &m) {
   llvm::raw_string_ostream out(text);
   std::string guard = "PLUM_BUNDLE_" + llvm::StringRef(m.layer).upper() + "_H";
   out << "/* Layer '" << m.layer << "', compiled by plum " << m.plum << " for "
-      << m.cpu << ".\n * "
+      << (m.onGpu() ? m.target : m.cpu) << ".\n * "
       << (m.onGpu() ? "Kernels take a plum_gpu_args by value"
                     : "One call runs one head of one sequence")
       << "; see plum/ABI/" << abiHeader(m) << ".\n *\n";

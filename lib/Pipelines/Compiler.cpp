@@ -311,11 +311,12 @@ Manifest Compilation::manifest() {
   m.llvm = LLVM_VERSION_STRING;
   m.layer = layer->name;
   m.target = options.target;
-  m.cpu = host ? host->cpuName() : options.target;
-  if (host)
+  if (host) {
+    m.cpu = host->cpuName();
     m.features = host->features();
-  else
+  } else {
     m.object = "kernels.ptx";
+  }
   m.precision = options.precision == Precision::F32      ? "f32"
                 : options.precision == Precision::Robust ? "robust"
                                                          : "default";

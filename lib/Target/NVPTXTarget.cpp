@@ -45,30 +45,6 @@
 
 using namespace plum;
 
-const std::vector<GpuChip> &plum::gpuChips() {
-  // ptx78: grid constants that stay parameters (7.7), stmatrix's neighbours;
-  // any driver from CUDA 11.8 on. ptx80: wgmma; any driver from CUDA 12.0 on.
-  static const std::vector<GpuChip> chips = {
-      {"sm_80", 80, "+ptx78", true},
-      {"sm_90a", 90, "+ptx80", false},
-  };
-  return chips;
-}
-
-const GpuChip *plum::findGpuChip(std::string_view name) {
-  for (const GpuChip &chip : gpuChips())
-    if (chip.name == name)
-      return &chip;
-  return nullptr;
-}
-
-std::string plum::gpuChipNames() {
-  std::string names;
-  for (const GpuChip &chip : gpuChips())
-    names += (names.empty() ? "" : ", ") + std::string(chip.name);
-  return names;
-}
-
 void plum::registerNVPTXTranslations(mlir::DialectRegistry &registry) {
   mlir::registerNVVMDialectTranslation(registry);
 }

@@ -72,9 +72,12 @@ Result<std::string> bundleOf(const SpecArguments &spec) {
   std::string key(source->text());
   for (const auto &[name, value] : options->spec.dims)
     key += "\n" + name + "=" + std::to_string(value);
-  for (const std::string *part : {&spec.layer, &spec.form, &spec.chunk,
-                                  &spec.precision, &spec.target, &spec.cpu})
-    key += "\n" + *part;
+  for (std::string_view part :
+       {std::string_view(spec.layer), std::string_view(spec.form),
+        std::string_view(spec.chunk), std::string_view(spec.precision),
+        std::string_view(options->target), std::string_view(spec.cpu),
+        std::string_view(options->ptxas)})
+    key += "\n" + std::string(part);
   fs::file_status compiler;
   if (!fs::status(ownPath(), compiler))
     key += "\n" + std::to_string(compiler.getSize()) + "\n" +
@@ -110,7 +113,8 @@ int plum::tool::forward(const std::string &verb, const SpecArguments &spec,
     arguments.insert(arguments.end(), {"--form", spec.form});
   if (!spec.chunk.empty() && spec.chunk.find(',') == std::string::npos)
     arguments.insert(arguments.end(), {"--chunk", spec.chunk});
-  arguments.insert(arguments.end(), {"--target", spec.target});
+  if (!spec.target.empty())
+    arguments.insert(arguments.end(), {"--target", spec.target});
   arguments.insert(arguments.end(), rest.begin(), rest.end());
   return becomeRunner(arguments);
 }

@@ -7,10 +7,12 @@
 
 #include "Options.h"
 #include "plum/Pipelines/Phases.h"
+#include "plum/Target/GpuChip.h"
 #include "runtime/tool/Common.h"
 
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -40,7 +42,9 @@ void SpecArguments::declare(CLI::App &verb) {
           "(CPU products are fp32 in all three)")
       ->check(CLI::IsMember({"default", "robust", "f32"}))
       ->capture_default_str();
-  verb.add_option("--target", target, "cpu")->capture_default_str();
+  verb.add_option("--target", target,
+                  "cpu, " + gpuChipNames() +
+                      ", or cuda for the GPU of this machine [cpu]");
   verb.add_option("--cpu", cpu, "CPU to compile for, an LLVM name or native")
       ->capture_default_str();
   verb.add_flag("--remarks", remarks,
@@ -88,7 +92,16 @@ Result<CompileOptions> SpecArguments::options() const {
   options.precision = precision == "f32"      ? Precision::F32
                       : precision == "robust" ? Precision::Robust
                                               : Precision::Default;
-  options.target = target;
+  if (target == "cuda") {
+    Result<std::string> here = targetOfThisGpu();
+    if (!here)
+      return here.error();
+    options.target = *here;
+  } else if (!target.empty()) {
+    options.target = target;
+  }
+  if (const char *ptxas = std::getenv("PLUM_PTXAS"))
+    options.ptxas = ptxas;
   options.cpu = cpu;
   options.timing = timing;
   return options;
@@ -122,7 +135,9 @@ void SpecArguments::show(const CompileReport &report) const {
 
 Status plum::tool::compileShown(const Source &source, CompileOptions options,
                                 const std::string &dir, CompileReport &report) {
-  runtime::tool::Progress progress("compiling", int64_t(phases().size()));
+  Machine machine = options.target == "cpu" ? Machine::CPU : Machine::GPU;
+  runtime::tool::Progress progress("compiling",
+                                   int64_t(phasesFor(machine).size()));
   options.phasesDone = &progress.done;
   return compileBundle(source, options, dir, report);
 }

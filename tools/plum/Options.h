@@ -21,8 +21,9 @@ namespace plum::tool {
 struct SpecArguments {
   std::string path;
   std::vector<std::string> sets;
-  std::string layer, form = "auto", chunk, precision = "default",
-                     target = "cpu", cpu = "native";
+  std::string layer, form = "auto", chunk, precision = "default";
+  std::string target; ///< "cuda": the GPU that is here. Empty: cpu.
+  std::string cpu = "native";
   bool remarks = false, timing = false;
 
   void declare(CLI::App &verb);
@@ -33,6 +34,9 @@ struct SpecArguments {
   /// Prints what the compiler said.
   void show(const CompileReport &report) const;
 };
+
+/// What to compile for the first GPU of this machine: "sm_90a".
+Result<std::string> targetOfThisGpu();
 
 /// Prints the error; 1.
 int fail(const Error &error);

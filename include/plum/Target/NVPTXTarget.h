@@ -14,6 +14,7 @@
 #define PLUM_TARGET_NVPTXTARGET_H
 
 #include "plum/Support/Result.h"
+#include "plum/Target/GpuChip.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -22,24 +23,6 @@
 #include <vector>
 
 namespace plum {
-
-/// A GPU to compile for, and what its PTX is written in.
-struct GpuChip {
-  std::string_view name; ///< "sm_80", also ptxas's name for it.
-  int64_t sm;            ///< 80.
-  /// PTX version, as an LLVM feature: the oldest that has what kernels use, so
-  /// that the oldest drivers can load them.
-  std::string_view ptx;
-  /// PTX runs on every later GPU; false for an "a" chip: only on that one.
-  bool forward;
-};
-
-/// sm_80 and sm_90a.
-const std::vector<GpuChip> &gpuChips();
-/// Null for anything else.
-const GpuChip *findGpuChip(std::string_view name);
-/// "sm_80, sm_90a", for messages.
-std::string gpuChipNames();
 
 /// The translations to LLVM IR that translateToPTX needs.
 void registerNVPTXTranslations(mlir::DialectRegistry &registry);
