@@ -157,11 +157,12 @@ Result<AssembledKernels> plum::assemblePTX(const std::string &ptx,
     if (code)
       return Error{input, "cannot be written: " + code.message(), {}};
   }
+  // A thread for each kernel: ptxas is most of a compilation.
   std::string message;
   int code = llvm::sys::ExecuteAndWait(
       ptxas,
-      {ptxas, "-arch=" + std::string(chip.name), "-O3", "-v", "-o", output,
-       input},
+      {ptxas, "-arch=" + std::string(chip.name), "-v", "-split-compile=0", "-o",
+       output, input},
       std::nullopt,
       {llvm::StringRef(), llvm::StringRef(log), llvm::StringRef(log)},
       /*SecondsToWait=*/0, /*MemoryLimit=*/0, &message);
@@ -174,6 +175,11 @@ Result<AssembledKernels> plum::assemblePTX(const std::string &ptx,
                  complaints(text, ptx)};
   }
   parsePtxasLog(text, result);
+  // ptxas names them in an order of its own.
+  llvm::sort(result.kernels, [&](const auto &a, const auto &b) {
+    return ptx.find(".entry " + a.symbol + "(") <
+           ptx.find(".entry " + b.symbol + "(");
+  });
   result.cubin = readAll(output);
   if (result.cubin.empty())
     return Error{"", "'" + ptxas + "' wrote no cubin", {}};

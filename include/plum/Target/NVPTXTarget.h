@@ -45,7 +45,7 @@ struct KernelResources {
 
 struct AssembledKernels {
   std::string cubin;
-  std::vector<KernelResources> kernels; ///< In ptxas's order.
+  std::vector<KernelResources> kernels; ///< In the order of the PTX.
   /// "C7514: wgmma serialised ...": what ptxas warns of, a line each.
   std::vector<std::string> warnings;
 };
