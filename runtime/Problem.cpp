@@ -111,15 +111,9 @@ Status checkIndices(const IndexView &view, const char *name) {
   return Status::ok();
 }
 
-Status cutPacked(const IndexView &cu, Problem &problem) {
+Status checkPacked(const IndexView &cu, const Problem &problem) {
   if (Status status = checkIndices(cu, "cu_seqlens"); !status)
     return status;
-  auto bad = [&](int64_t i, const std::string &expected) {
-    return Error{"",
-                 "'cu_seqlens[" + text(i) + "]' is " + text(cu[i]) +
-                     ", expected " + expected,
-                 {}};
-  };
   if (problem.batch != 1)
     return Error{"",
                  "'cu_seqlens' packs sequences along T, but the inputs have "
@@ -128,6 +122,16 @@ Status cutPacked(const IndexView &cu, Problem &problem) {
                  {}};
   if (cu.count < 1)
     return Error{"", "'cu_seqlens' is empty, expected N + 1 values", {}};
+  return Status::ok();
+}
+
+Status cutPacked(const IndexView &cu, Problem &problem) {
+  auto bad = [&](int64_t i, const std::string &expected) {
+    return Error{"",
+                 "'cu_seqlens[" + text(i) + "]' is " + text(cu[i]) +
+                     ", expected " + expected,
+                 {}};
+  };
   if (cu[0] != 0)
     return bad(0, "0");
   for (int64_t n = 0; n + 1 < cu.count; ++n) {
@@ -140,18 +144,21 @@ Status cutPacked(const IndexView &cu, Problem &problem) {
   return Status::ok();
 }
 
+Status checkSlots(const RunArgs &args, const Problem &problem) {
+  if (Status status = checkIndices(args.slots, "slots"); !status)
+    return status;
+  if (args.slots.count != problem.sequenceCount)
+    return wrong("slots", "length", args.slots.count,
+                 text(problem.sequenceCount) + ", one for each sequence");
+  if (args.initialStates.empty() && args.finalStates.empty())
+    return Error{"", "'slots' index a pool of states, but there are none", {}};
+  return Status::ok();
+}
+
 Status assignSlots(const RunArgs &args, Problem &problem) {
   const IndexView &slots = args.slots;
-  if (Status status = checkIndices(slots, "slots"); !status)
-    return status;
-  if (slots.count != int64_t(problem.sequences.size()))
-    return wrong("slots", "length", slots.count,
-                 text(int64_t(problem.sequences.size())) +
-                     ", one for each sequence");
   const auto &states =
       args.initialStates.empty() ? args.finalStates : args.initialStates;
-  if (states.empty())
-    return Error{"", "'slots' index a pool of states, but there are none", {}};
   std::vector<std::pair<int64_t, int64_t>> used;
   for (int64_t n = 0; n < slots.count; ++n) {
     int64_t slot = slots[n], pool = states[0].shape[0];
@@ -179,7 +186,7 @@ Status assignSlots(const RunArgs &args, Problem &problem) {
 /// Checks dtype (`also` is a second one allowed), axes and addresses.
 Status checkView(const TensorView &view, const std::string &name, DType dtype,
                  std::optional<DType> also, const int64_t (&expected)[4],
-                 bool contiguousRow) {
+                 bool contiguousRow, bool device) {
   if (view.dtype != dtype && view.dtype != also)
     return Error{"",
                  "tensor " + quoted(name) + " has dtype " +
@@ -198,7 +205,7 @@ Status checkView(const TensorView &view, const std::string &name, DType dtype,
                  {}};
   if (view.elements() == 0)
     return Status::ok();
-  if (!view.data)
+  if (!view.data && !device)
     return Error{"", "tensor " + quoted(name) + " has no data", {}};
   if (reinterpret_cast<uintptr_t>(view.data) % byteSize(view.dtype) != 0)
     return Error{"",
@@ -214,7 +221,8 @@ Status checkView(const TensorView &view, const std::string &name, DType dtype,
 
 Status checkStates(const Manifest &manifest, const RunArgs &args,
                    const Problem &problem, const std::vector<TensorView> &views,
-                   const char *what, std::optional<int64_t> count) {
+                   const char *what, std::optional<int64_t> count,
+                   bool device) {
   if (Status s = checkCount(what, views.size(), manifest.states.size(), true);
       !s)
     return s;
@@ -224,7 +232,7 @@ Status checkStates(const Manifest &manifest, const RunArgs &args,
     int64_t expected[] = {count ? *count : views[0].shape[0], problem.heads,
                           rows, cols};
     if (Status s = checkView(views[i], manifest.states[i].name, DType::F32,
-                             DType::BF16, expected, false);
+                             DType::BF16, expected, false, device);
         !s)
       return s;
     for (const Sequence &sequence : problem.sequences)
@@ -246,7 +254,9 @@ std::pair<int64_t, int64_t> stateExtents(const ManifestTensor &state,
   return {state.shape[0], state.shape[1]};
 }
 
-Result<Problem> planProblem(const Manifest &manifest, const RunArgs &args) {
+/// B, T, H and what needs no look at the lengths of sequences.
+static Result<Problem> planSizes(const Manifest &manifest,
+                                 const RunArgs &args) {
   Problem problem;
   if (Status s =
           checkCount("inputs", args.inputs.size(), manifest.inputs.size());
@@ -264,6 +274,28 @@ Result<Problem> planProblem(const Manifest &manifest, const RunArgs &args) {
     return s.error();
   if (problem.batch < 0 || problem.tokens < 0)
     return Error{"", "a size is negative", {}};
+  problem.sequenceCount = problem.batch;
+  if (args.cuSeqlens) {
+    if (Status s = checkPacked(args.cuSeqlens, problem); !s)
+      return s.error();
+    problem.sequenceCount = args.cuSeqlens.count - 1;
+  }
+  if (args.slots)
+    if (Status s = checkSlots(args, problem); !s)
+      return s.error();
+  if (args.snapshotEvery < 0)
+    return Error{"",
+                 "snapshots every " + text(args.snapshotEvery) +
+                     " tokens, expected at least 1",
+                 {}};
+  return problem;
+}
+
+Result<Problem> planProblem(const Manifest &manifest, const RunArgs &args) {
+  Result<Problem> planned = planSizes(manifest, args);
+  if (!planned)
+    return planned;
+  Problem &problem = *planned;
   if (args.cuSeqlens) {
     if (Status s = cutPacked(args.cuSeqlens, problem); !s)
       return s.error();
@@ -274,69 +306,88 @@ Result<Problem> planProblem(const Manifest &manifest, const RunArgs &args) {
   if (args.slots)
     if (Status s = assignSlots(args, problem); !s)
       return s.error();
-  if (args.snapshotEvery < 0)
-    return Error{"",
-                 "snapshots every " + text(args.snapshotEvery) +
-                     " tokens, expected at least 1",
-                 {}};
   for (Sequence &sequence : problem.sequences) {
     sequence.snapshot = problem.snapshotCount;
     if (args.snapshotEvery > 0 && sequence.slot >= 0)
       problem.snapshotCount += sequence.length / args.snapshotEvery;
   }
-  return problem;
+  return planned;
 }
 
-Result<Problem> checkProblem(const Manifest &manifest, const RunArgs &args) {
-  Result<Problem> planned = planProblem(manifest, args);
-  if (!planned)
-    return planned;
-  const Problem &p = *planned;
+/// Every view of `args`, given the sizes; without data when `device`.
+static Status checkViews(const Manifest &manifest, const RunArgs &args,
+                         const Problem &p, bool device) {
   if (Status s =
           checkCount("outputs", args.outputs.size(), manifest.outputs.size());
       !s)
-    return s.error();
+    return s;
   for (size_t i = 0; i < args.inputs.size(); ++i) {
     const ManifestTensor &tensor = manifest.inputs[i];
     int64_t expected[] = {p.batch, p.tokens, p.heads / p.group[i],
                           tensor.elements()};
     if (Status s = checkView(args.inputs[i], tensor.name, tensor.dtype, {},
-                             expected, true);
+                             expected, true, device);
         !s)
-      return s.error();
+      return s;
   }
   for (size_t i = 0; i < args.params.size(); ++i) {
     const ManifestTensor &tensor = manifest.params[i];
     int64_t expected[] = {1, 1, p.heads, tensor.elements()};
     if (Status s = checkView(args.params[i], tensor.name, tensor.dtype, {},
-                             expected, true);
+                             expected, true, device);
         !s)
-      return s.error();
+      return s;
   }
   for (size_t i = 0; i < args.outputs.size(); ++i) {
     const ManifestTensor &tensor = manifest.outputs[i];
     int64_t expected[] = {p.batch, p.tokens, p.heads, tensor.elements()};
     if (Status s = checkView(args.outputs[i], tensor.name, tensor.dtype, {},
-                             expected, true);
+                             expected, true, device);
         !s)
-      return s.error();
+      return s;
   }
   std::optional<int64_t> count;
   if (!args.slots)
-    count = int64_t(p.sequences.size());
+    count = p.sequenceCount;
   if (Status s = checkStates(manifest, args, p, args.initialStates,
-                             "initial states", count);
+                             "initial states", count, device);
       !s)
-    return s.error();
+    return s;
   if (Status s = checkStates(manifest, args, p, args.finalStates,
-                             "final states", count);
+                             "final states", count, device);
       !s)
-    return s.error();
+    return s;
   if (args.snapshotEvery > 0)
     if (Status s = checkStates(manifest, args, p, args.snapshots, "snapshots",
-                               p.snapshotCount);
+                               p.snapshotCount, device);
         !s)
+      return s;
+  return Status::ok();
+}
+
+Result<Problem> checkProblem(const Manifest &manifest, const RunArgs &args) {
+  Result<Problem> planned = planProblem(manifest, args);
+  if (planned)
+    if (Status s = checkViews(manifest, args, *planned, false); !s)
       return s.error();
+  return planned;
+}
+
+Result<Problem> checkDeviceProblem(const Manifest &manifest,
+                                   const RunArgs &args) {
+  Result<Problem> planned = planSizes(manifest, args);
+  if (!planned)
+    return planned;
+  if (args.snapshotEvery > 0) {
+    if (args.cuSeqlens)
+      return Error{"",
+                   "snapshots of packed sequences are not made on a GPU",
+                   {"give the sequences as a batch, or the run in pieces"}};
+    planned->snapshotCount =
+        planned->batch * (planned->tokens / args.snapshotEvery);
+  }
+  if (Status s = checkViews(manifest, args, *planned, true); !s)
+    return s.error();
   return planned;
 }
 

@@ -97,6 +97,7 @@ struct Sequence {
 struct Problem {
   int64_t batch = 1, tokens = 0; ///< B, T.
   int64_t heads = 1;             ///< H of states, params and outputs.
+  int64_t sequenceCount = 0;     ///< N.
   int64_t snapshotCount = 0;     ///< M.
   std::vector<Sequence> sequences;
   /// Head h of the layer reads head h / group of input i.
@@ -115,6 +116,13 @@ std::pair<int64_t, int64_t> stateExtents(const ManifestTensor &state,
 Result<Problem> planProblem(const Manifest &manifest, const RunArgs &args);
 /// planProblem and a check of every view; after it a run cannot go wrong.
 Result<Problem> checkProblem(const Manifest &manifest, const RunArgs &args);
+/// The same for tensors in a GPU's memory, which nothing here reads: of
+/// cu_seqlens and slots only dtype and count matter, data may be null anywhere
+/// (but says in those two whether they are given), and `sequences` stays empty.
+/// Snapshots of a padding row count as well, and of packed sequences there are
+/// none: M would depend on the lengths.
+Result<Problem> checkDeviceProblem(const Manifest &manifest,
+                                   const RunArgs &args);
 
 } // namespace plum::runtime
 
