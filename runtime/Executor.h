@@ -37,6 +37,8 @@ struct RunOptions {
   Form form = Form::Auto;
   int64_t chunk = 0; ///< Tokens per chunk; 0: the bundle's first.
   int threads = 0;   ///< 0: one per CPU this process may use.
+  /// On a GPU, parts that a sequence is split into; 0: as many as pay.
+  int64_t segments = 0;
   /// Counts (sequence, head) pairs that are done, for a progress display.
   std::atomic<int64_t> *progress = nullptr;
 };

@@ -9,17 +9,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Errors.h"
 #include "runtime/Inputs.h"
-#include "runtime/ReferenceRun.h"
+#include "runtime/tool/BenchLine.h"
 #include "runtime/tool/Common.h"
+#include "runtime/tool/GpuBench.h"
 #include "runtime/tool/Sgemm.h"
 
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
 #include <chrono>
-#include <cmath>
+#include <cstring>
 
 namespace plum::runtime::tool {
 
@@ -39,22 +36,18 @@ long to get 30 runs, at least 3 times, and prints
                 without libopenblas.so.0 or a list of products
   error         R of the outputs against the float64 recurrence, on at most 256
                 tokens and 2 heads of the same kind of inputs
---json prints one object on one line. --all does so for every kernel.)";
+--json prints one object on one line. --all does so for every kernel.
+
+On a GPU, ms is the median of at least 30 replays of a CUDA graph that holds the
+run; inputs that fit in the L2 cache take turns with others (sets). floor_ms is
+at the rate of a device copy; there is no sgemm_ms. T = 1 decodes: states are
+read and written in place. 'kernels' lists the median of each kernel alone.)";
 
 using Clock = std::chrono::steady_clock;
 
 double milliseconds(Clock::time_point since) {
   return std::chrono::duration<double, std::milli>(Clock::now() - since)
       .count();
-}
-
-/// Of a sorted list, linear between neighbours.
-double quantile(const std::vector<double> &sorted, double q) {
-  double place = q * double(sorted.size() - 1);
-  size_t below = size_t(place);
-  size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] +
-         (place - double(below)) * (sorted[above] - sorted[below]);
 }
 
 /// Bytes read plus bytes written per millisecond when all threads copy.
@@ -77,40 +70,24 @@ double copyRate(ThreadPool &pool, int threads) {
   return best;
 }
 
-int64_t bytesOnce(const RunArgs &args) {
-  int64_t bytes = 0;
-  for (const auto *list :
-       {&args.inputs, &args.params, &args.outputs, &args.finalStates})
-    for (const TensorView &view : *list)
-      bytes += view.elements() * int64_t(byteSize(view.dtype));
-  return bytes;
-}
-
-struct Line {
-  std::string form;
-  std::optional<int64_t> chunk;
-  double ms, minMs, spread, floorMs, error;
-  std::optional<double> sgemmMs;
-  int64_t bytes, flops, reps;
-};
-
 class Bench {
 public:
-  Bench(const Bundle &bundle, const ShapeOption &shape, int threads,
-        double seconds)
-      : bundle(bundle), shape(shape), threads(threads), seconds(seconds),
-        executor(bundle) {}
+  Bench(const Bundle &bundle, Runner &runner, const ShapeOption &shape,
+        int threads, double seconds)
+      : bundle(bundle), runner(runner), shape(shape), threads(threads),
+        seconds(seconds) {}
 
   Status prepare() {
-    if (Status status =
-            generate(shape.batch, shape.tokens, shape.heads, random);
-        !status)
-      return status;
-    rate = copyRate(executor.threads(), threads);
+    auto problem = randomProblem(bundle.manifest(), shape.batch, shape.tokens,
+                                 shape.heads, 1, runner.threads());
+    if (!problem)
+      return problem.error();
+    random = std::move(*problem);
+    rate = copyRate(runner.threads(), threads);
     return Status::ok();
   }
 
-  Result<Line> run(RunOptions options) {
+  Result<BenchLine> run(RunOptions options) {
     options.threads = threads;
     Result<KernelChoice> choice = chooseKernels(bundle, options);
     if (!choice)
@@ -119,11 +96,11 @@ public:
     bool step =
         !choice->chunk || (choice->step && shape.tokens <= autoStepTokens);
     const ManifestKernel &kernel = *(step ? choice->step : choice->chunk)->info;
-    Line line;
+    BenchLine line;
     line.form = name(kernel.form);
     if (!step)
       line.chunk = kernel.chunk;
-    Result<double> error = measureError(options);
+    Result<double> error = smallError(bundle, runner, shape, options);
     if (!error)
       return error.error();
     line.error = *error;
@@ -139,32 +116,25 @@ public:
     Progress progress("timing " + line.form, int64_t(seconds * 1000));
     do {
       Clock::time_point begin = Clock::now();
-      if (Status status = executor.run(random.args, options); !status)
+      if (Status status = runner.run(random.args, options); !status)
         return status.error();
       times.push_back(milliseconds(begin));
       if (sgemm) {
         begin = Clock::now();
-        sgemm->run(executor.threads(), threads, pairs, chunks);
+        sgemm->run(runner.threads(), threads, pairs, chunks);
         sgemmTimes.push_back(milliseconds(begin));
       }
       progress.done =
           std::min(int64_t(milliseconds(start)), int64_t(seconds * 1000));
     } while (!enough(int64_t(times.size()) - 1, milliseconds(start)));
-    summarize(times, sgemmTimes, line);
+    // The first run of each is a warm-up.
+    summarize({times.begin() + 1, times.end()}, line);
+    if (sgemm)
+      line.sgemmMs = median({sgemmTimes.begin() + 1, sgemmTimes.end()});
     return line;
   }
 
 private:
-  Status generate(int64_t batch, int64_t tokens, int64_t heads,
-                  RandomProblem &into) {
-    auto problem = randomProblem(bundle.manifest(), batch, tokens, heads, 1,
-                                 executor.threads());
-    if (!problem)
-      return problem.error();
-    into = std::move(*problem);
-    return Status::ok();
-  }
-
   /// The median of 30 is worth waiting for, but not for ever.
   bool enough(int64_t reps, double ms) const {
     if (reps < 3)
@@ -172,107 +142,14 @@ private:
     return ms >= seconds * (reps < 30 ? 4000 : 1000);
   }
 
-  /// The first run of each is a warm-up.
-  static void summarize(std::vector<double> &times, std::vector<double> &sgemm,
-                        Line &line) {
-    times.erase(times.begin());
-    std::sort(times.begin(), times.end());
-    line.reps = int64_t(times.size());
-    line.ms = quantile(times, 0.5);
-    line.minMs = times.front();
-    line.spread = (quantile(times, 0.75) - quantile(times, 0.25)) / line.ms;
-    if (sgemm.empty())
-      return;
-    sgemm.erase(sgemm.begin());
-    std::sort(sgemm.begin(), sgemm.end());
-    line.sgemmMs = quantile(sgemm, 0.5);
-  }
-
-  Result<double> measureError(const RunOptions &options) {
-    Result<Reference> reference = Reference::load(bundle);
-    if (!reference)
-      return reference.error();
-    RandomProblem small;
-    if (Status status = generate(1, std::min<int64_t>(shape.tokens, 256),
-                                 std::min<int64_t>(shape.heads, 2), small);
-        !status)
-      return status.error();
-    Result<Problem> problem = planProblem(bundle.manifest(), small.args);
-    if (!problem)
-      return problem.error();
-    if (Status status = executor.run(small.args, options); !status)
-      return status.error();
-    std::vector<ReferenceSequence> truth =
-        reference->run(small.args, *problem, executor.threads());
-    ErrorMeasures errors;
-    for (size_t i = 0; i < small.args.outputs.size(); ++i)
-      errors.merge(
-          measure(sequenceRows(small.args.outputs[i], truth[0].sequence),
-                  truth[0].outputs[i]));
-    return errors.r;
-  }
-
   const Bundle &bundle;
+  Runner &runner;
   const ShapeOption &shape;
   int threads;
   double seconds;
-  Executor executor;
   RandomProblem random;
   double rate = 0;
 };
-
-using Json = nlohmann::ordered_json;
-
-/// NaN has no JSON; null fails every comparison too.
-Json number(double value) {
-  return std::isfinite(value) ? Json(value) : Json();
-}
-
-void printJson(const Manifest &manifest, const ShapeOption &shape, int threads,
-               const Line &line) {
-  double tokens = double(shape.batch * shape.tokens);
-  Json json = {{"layer", manifest.layer},
-               {"form", line.form},
-               {"chunk", line.chunk ? Json(*line.chunk) : Json()},
-               {"target", manifest.target},
-               {"precision", manifest.precision},
-               {"B", shape.batch},
-               {"T", shape.tokens},
-               {"H", shape.heads},
-               {"threads", threads},
-               {"reps", line.reps},
-               {"ms", line.ms},
-               {"min_ms", line.minMs},
-               {"spread", line.spread},
-               {"tokens_per_s", tokens / line.ms * 1000},
-               {"bytes", line.bytes},
-               {"flops", line.flops > 0 ? Json(line.flops) : Json()},
-               {"floor_ms", line.floorMs},
-               {"sgemm_ms", line.sgemmMs ? Json(*line.sgemmMs) : Json()},
-               {"error", number(line.error)}};
-  fmt::print("{}\n", json.dump());
-}
-
-void printTable(const Manifest &manifest, const ShapeOption &shape, int threads,
-                const std::vector<Line> &lines) {
-  fmt::print("{} on {}, B={} T={} H={}, {} threads\n", manifest.layer,
-             manifest.target, shape.batch, shape.tokens, shape.heads, threads);
-  fmt::print("{:<10} {:>10} {:>10} {:>7} {:>12} {:>9} {:>9} {:>9} {:>9}\n",
-             "kernel", "ms", "min ms", "spread", "tokens/s", "GFLOP/s",
-             "floor ms", "sgemm ms", "error");
-  for (const Line &line : lines)
-    fmt::print(
-        "{:<10} {:>10.3f} {:>10.3f} {:>5.1f} % {:>12.0f} {:>9} {:>9.3f} "
-        "{:>9} {:>9.2e}\n",
-        line.chunk ? fmt::format("{} {}", line.form, *line.chunk) : line.form,
-        line.ms, line.minMs, 100 * line.spread,
-        double(shape.batch * shape.tokens) / line.ms * 1000,
-        line.flops > 0
-            ? fmt::format("{:.1f}", double(line.flops) / line.ms / 1e6)
-            : "-",
-        line.floorMs, line.sgemmMs ? fmt::format("{:.3f}", *line.sgemmMs) : "-",
-        line.error);
-}
 
 struct BenchVerb {
   Choice choice;
@@ -299,29 +176,46 @@ struct BenchVerb {
       return fail(bundle.error());
     if (Status status = shape.parse(); !status)
       return fail(status.error());
+    Result<Runner> runner = Runner::open(*bundle, choice.gpu);
+    if (!runner)
+      return fail(runner.error());
     int threads = choice.threads > 0 ? choice.threads : ThreadPool::available();
-    Bench bench(*bundle, shape, threads, seconds);
-    if (Status status = bench.prepare(); !status)
-      return fail(status.error(), "--shape");
     std::vector<RunOptions> runs{choice.options()};
     if (all)
       runs.clear();
-    for (const Kernel &kernel : bundle->kernels())
-      if (all)
-        runs.push_back(
-            {kernel.info->form == KernelForm::Step ? Form::Step : Form::Chunk,
-             kernel.info->chunk, threads});
-    std::vector<Line> lines;
+    for (const cuda::KernelSet &set : cuda::kernelSets(bundle->manifest()))
+      if (all) {
+        RunOptions options = choice.options();
+        options.form = set.form == KernelForm::Step ? Form::Step : Form::Chunk;
+        options.chunk = set.chunk;
+        runs.push_back(options);
+      }
+    if (runner->gpu())
+      return time(GpuBench(*bundle, *runner, shape, seconds), *bundle, runs,
+                  threads, runner->gpu()->device().name);
+    return time(Bench(*bundle, *runner, shape, threads, seconds), *bundle, runs,
+                threads, "");
+  }
+
+  template <typename AnyBench>
+  int time(AnyBench bench, const Bundle &bundle,
+           const std::vector<RunOptions> &runs, int threads,
+           const std::string &gpu) {
+    if (Status status = bench.prepare(); !status)
+      return fail(status.error(), "--shape");
+    std::vector<BenchLine> lines;
     for (const RunOptions &options : runs) {
-      Result<Line> line = bench.run(options);
+      Result<BenchLine> line = bench.run(options);
       if (!line)
         return fail(line.error(), choice.bundle);
       if (json)
-        printJson(bundle->manifest(), shape, threads, *line);
+        printJson(bundle.manifest(), shape, threads, gpu, *line);
       lines.push_back(std::move(*line));
     }
     if (!json)
-      printTable(bundle->manifest(), shape, threads, lines);
+      printTable(bundle.manifest(), shape,
+                 gpu.empty() ? std::to_string(threads) + " threads" : gpu,
+                 lines);
     return 0;
   }
 };

@@ -15,6 +15,7 @@
 #include "runtime/ReferenceRun.h"
 #include "runtime/tool/Common.h"
 #include "runtime/tool/ErrorTable.h"
+#include "runtime/tool/Runner.h"
 
 #include <fmt/format.h>
 
@@ -38,10 +39,11 @@ beta, -softplus(N) for log decays.)";
 
 class Check {
 public:
-  Check(const Bundle &bundle, RunArgs &args, const Problem &problem,
-        const SafetensorsFile *file, const std::string &where)
+  Check(const Bundle &bundle, Runner &runner, RunArgs &args,
+        const Problem &problem, const SafetensorsFile *file,
+        const std::string &where)
       : bundle(bundle), manifest(bundle.manifest()), args(args),
-        problem(problem), file(file), where(where), executor(bundle) {}
+        problem(problem), file(file), where(where), runner(runner) {}
 
   /// The first value > 0 of each log decay; true when there is none.
   bool decaysHold() const {
@@ -66,27 +68,28 @@ public:
     {
       Progress progress("reference",
                         int64_t(problem.sequences.size()) * problem.heads);
-      truth = reference->run(args, problem, executor.threads(), &progress.done);
+      truth = reference->run(args, problem, runner.threads(), &progress.done);
     }
     keepPool();
-    for (const Kernel &kernel : bundle.kernels()) {
+    for (const cuda::KernelSet &set : cuda::kernelSets(manifest)) {
       RunOptions options = choice.options();
-      bool step = kernel.info->form == KernelForm::Step;
+      bool step = set.form == KernelForm::Step;
       if ((step && options.form == Form::Chunk) ||
           (!step && options.form == Form::Step) ||
-          (options.chunk != 0 && kernel.info->chunk != options.chunk))
+          (options.chunk != 0 && set.chunk != options.chunk))
         continue;
       options.form = step ? Form::Step : Form::Chunk;
-      options.chunk = step ? 0 : kernel.info->chunk;
-      std::string name =
-          step ? "step" : fmt::format("chunk {}", kernel.info->chunk);
-      Progress progress(name,
-                        int64_t(problem.sequences.size()) * problem.heads);
-      options.progress = &progress.done;
-      poison();
-      if (Status status = executor.run(args, options); !status)
+      options.chunk = step ? 0 : set.chunk;
+      std::string name = step ? "step" : fmt::format("chunk {}", set.chunk);
+      if (Status status = runKernels(name, options); !status)
         return status;
-      compare(name);
+      // What splits a sequence is there for few heads; it counts at any size.
+      if (options.segments == 0 && problem.tokens > set.chunk &&
+          set.find(manifest, KernelRole::Summary)) {
+        options.segments = 2;
+        if (Status status = runKernels(name + " x2", options); !status)
+          return status;
+      }
     }
     return Status::ok();
   }
@@ -95,6 +98,16 @@ public:
   bool report() const { return printErrors("kernel", rows); }
 
 private:
+  Status runKernels(const std::string &name, RunOptions options) {
+    Progress progress(name, int64_t(problem.sequences.size()) * problem.heads);
+    options.progress = &progress.done;
+    poison();
+    if (Status status = runner.run(args, options); !status)
+      return status;
+    compare(name);
+    return Status::ok();
+  }
+
   bool decayHolds(const ManifestTensor &tensor, const TensorView &view,
                   bool isParam) const {
     for (const Sequence &sequence : problem.sequences) {
@@ -212,7 +225,7 @@ private:
   const Problem &problem;
   const SafetensorsFile *file;
   const std::string &where;
-  Executor executor;
+  Runner &runner;
   std::vector<ReferenceSequence> truth;
   std::vector<std::string> pools;
   std::vector<ErrorRow> rows;
@@ -240,24 +253,29 @@ struct CheckVerb {
     Result<Bundle> bundle = choice.open();
     if (!bundle)
       return fail(bundle.error());
-    return in.empty() ? checkRandom(*bundle) : checkFile(*bundle);
+    Result<Runner> runner = Runner::open(*bundle, choice.gpu);
+    if (!runner)
+      return fail(runner.error());
+    return in.empty() ? checkRandom(*bundle, *runner)
+                      : checkFile(*bundle, *runner);
   }
 
-  int checkRandom(const Bundle &bundle) {
+  int checkRandom(const Bundle &bundle, Runner &runner) {
     if (Status status = shape.parse(); !status)
       return fail(status.error());
-    ThreadPool pool;
-    Result<RandomProblem> random = randomProblem(
-        bundle.manifest(), shape.batch, shape.tokens, shape.heads, seed, pool);
+    Result<RandomProblem> random =
+        randomProblem(bundle.manifest(), shape.batch, shape.tokens, shape.heads,
+                      seed, runner.threads());
     if (!random)
       return fail(random.error(), "--shape");
     Result<Problem> problem = planProblem(bundle.manifest(), random->args);
     if (!problem)
       return fail(problem.error(), "--shape");
-    return finish(bundle, random->args, *problem, nullptr, "random inputs");
+    return finish(bundle, runner, random->args, *problem, nullptr,
+                  "random inputs");
   }
 
-  int checkFile(const Bundle &bundle) {
+  int checkFile(const Bundle &bundle, Runner &runner) {
     Result<SafetensorsFile> file = SafetensorsFile::open(in);
     if (!file)
       return fail(file.error());
@@ -266,12 +284,13 @@ struct CheckVerb {
       return fail(layer.error());
     for (const std::string &warning : layer->warnings)
       warn(in, warning);
-    return finish(bundle, layer->args, layer->problem, &*file, in);
+    return finish(bundle, runner, layer->args, layer->problem, &*file, in);
   }
 
-  int finish(const Bundle &bundle, RunArgs &args, const Problem &problem,
-             const SafetensorsFile *file, const std::string &where) {
-    Check check(bundle, args, problem, file, where);
+  int finish(const Bundle &bundle, Runner &runner, RunArgs &args,
+             const Problem &problem, const SafetensorsFile *file,
+             const std::string &where) {
+    Check check(bundle, runner, args, problem, file, where);
     bool hold = check.decaysHold();
     if (Status status = check.run(choice); !status)
       return fail(status.error(), where);

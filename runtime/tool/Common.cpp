@@ -32,6 +32,13 @@ void warn(const std::string &where, const std::string &message) {
   fmt::print(stderr, "{}: warning: {}\n", where, message);
 }
 
+/// An empty text, or what is wrong with the name.
+static std::string isTarget(const std::string &name) {
+  bool good = name == "cpu" || name == "cuda" ||
+              (name.starts_with("sm_") && name.size() > 4);
+  return good ? "" : "'" + name + "' is neither cpu, cuda nor sm_NN";
+}
+
 void Choice::declare(CLI::App &verb) {
   verb.add_option("bundle", bundle, "Directory that 'plum compile' wrote")
       ->required()
@@ -48,8 +55,16 @@ void Choice::declare(CLI::App &verb) {
   verb.add_option("--threads", threads,
                   "Threads; results do not depend on it (default: one per CPU)")
       ->check(CLI::PositiveNumber);
-  verb.add_option("--target", target, "Where to run")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+  verb.add_option("--target", target,
+                  "Where to run: cpu, cuda or one architecture, as sm_90a "
+                  "(default: what the bundle was compiled for)")
+      ->check(isTarget, "cpu|cuda|sm_NN");
+  verb.add_option("--segments", segments,
+                  "On a GPU: parts that each sequence is split into (default: "
+                  "as many as pay, 1 where heads alone fill the GPU)")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--gpu", gpu, "Number of the GPU")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 }
 
@@ -60,6 +75,7 @@ RunOptions Choice::options() const {
                                    : Form::Auto;
   options.chunk = chunk;
   options.threads = threads;
+  options.segments = segments;
   return options;
 }
 
@@ -67,11 +83,15 @@ Result<Bundle> Choice::open() const {
   Result<Bundle> opened = Bundle::open(bundle);
   if (!opened)
     return opened;
-  if (target != opened->manifest().target)
+  const Manifest &manifest = opened->manifest();
+  if (!target.empty() && target != manifest.target &&
+      !(target == "cuda" && manifest.onGpu()))
     return Error{bundle,
                  "has no " + target + " kernel, it was compiled for " +
-                     opened->manifest().target,
+                     manifest.target,
                  {}};
+  if (manifest.onGpu())
+    return opened;
   Result<KernelChoice> choice = chooseKernels(*opened, options());
   if (!choice)
     return choice.error();

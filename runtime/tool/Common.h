@@ -23,6 +23,7 @@ void addRun(CLI::App &app, int &exitCode);
 void addCheck(CLI::App &app, int &exitCode);
 void addBench(CLI::App &app, int &exitCode);
 void addInfo(CLI::App &app, int &exitCode);
+void addDevice(CLI::App &app, int &exitCode);
 
 /// Prints the error; 1.
 int fail(const Error &error);
@@ -36,7 +37,9 @@ struct Choice {
   std::string form = "auto";
   int64_t chunk = 0;
   int threads = 0;
-  std::string target = "cpu";
+  std::string target; ///< Empty: the bundle's.
+  int64_t segments = 0;
+  int gpu = 0;
 
   void declare(CLI::App &verb);
   RunOptions options() const;

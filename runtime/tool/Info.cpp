@@ -34,9 +34,10 @@ static int info(const std::string &directory) {
   fmt::print("layer {}", manifest.layer);
   for (const auto &[dim, value] : manifest.dims)
     fmt::print(" {}={}", dim, value);
-  fmt::print("\n  target {} ({}), precision {}, by plum {} with LLVM {}\n",
-             manifest.target, manifest.cpu, manifest.precision, manifest.plum,
-             manifest.llvm);
+  fmt::print("\n  target {}{}, precision {}, by plum {} with LLVM {}\n",
+             manifest.target,
+             manifest.cpu.empty() ? "" : " (" + manifest.cpu + ")",
+             manifest.precision, manifest.plum, manifest.llvm);
   if (!manifest.features.empty())
     fmt::print("  needs {}\n", fmt::join(manifest.features, " "));
   printTensors("param", manifest.params);
@@ -51,7 +52,14 @@ static int info(const std::string &directory) {
                    ? "step"
                    : fmt::format("chunk {}", kernel.chunk),
                kernel.symbol);
-    fmt::print(", workspace {} bytes", kernel.workspaceBytes);
+    if (manifest.onGpu())
+      fmt::print(", {}: grid {} x {}, {} threads, {} B shared, blob {} B, "
+                 "segment {} B",
+                 name(kernel.role), name(kernel.grid), kernel.slices,
+                 kernel.threads, kernel.sharedBytes, kernel.blobBytes,
+                 kernel.segmentBytes);
+    else
+      fmt::print(", workspace {} bytes", kernel.workspaceBytes);
     if (kernel.flopsPerChunk > 0)
       fmt::print(", {} flops a {}", kernel.flopsPerChunk,
                  kernel.form == KernelForm::Step ? "token" : "chunk");

@@ -7,6 +7,7 @@
 
 #include "runtime/LayerIO.h"
 #include "runtime/tool/Common.h"
+#include "runtime/tool/Runner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -102,6 +103,9 @@ struct RunVerb {
     if (!bundle)
       return fail(bundle.error());
     const Manifest &manifest = bundle->manifest();
+    Result<Runner> runner = Runner::open(*bundle, choice.gpu);
+    if (!runner)
+      return fail(runner.error());
     Result<SafetensorsFile> file = SafetensorsFile::open(in);
     if (!file)
       return fail(file.error());
@@ -127,14 +131,13 @@ struct RunVerb {
       target.emplace(std::move(*created));
     }
 
-    Executor executor(*bundle);
     RunOptions runOptions = choice.options();
     {
       const Problem &problem = layer->problem;
       Progress progress("running",
                         int64_t(problem.sequences.size()) * problem.heads);
       runOptions.progress = &progress.done;
-      if (Status status = executor.run(layer->args, runOptions); !status)
+      if (Status status = runner->run(layer->args, runOptions); !status)
         return fail(status.error(), in);
     }
     LayerResult result = layerResult(manifest, *layer);

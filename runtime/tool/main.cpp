@@ -25,6 +25,7 @@ int main(int argc, char **argv) {
   addCheck(app, exitCode);
   addBench(app, exitCode);
   addInfo(app, exitCode);
+  addDevice(app, exitCode);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &success) {
