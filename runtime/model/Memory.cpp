@@ -1,0 +1,251 @@
+//===- Memory.cpp - The compiled layers inside of a model -----------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/model/Memory.h"
+
+#include "plum/Frontend/Frontend.h"
+#include "plum/Reference/Recurrence.h"
+#include "runtime/Executor.h"
+#include "runtime/ReferenceRun.h"
+#include "runtime/StatePort.h"
+#include "runtime/model/Config.h"
+#include "runtime/model/SpecTexts.h"
+
+namespace plum::model {
+
+using runtime::Bundle;
+using runtime::Executor;
+using runtime::Manifest;
+using runtime::ManifestTensor;
+using runtime::Problem;
+using runtime::ReferenceSequence;
+using runtime::RunArgs;
+using runtime::RunOptions;
+using runtime::Sequence;
+using runtime::StatePort;
+using runtime::TensorView;
+
+std::string_view MemorySpec::text() const {
+  for (auto [name, text] : specTexts)
+    if (layer == name)
+      return text;
+  return {};
+}
+
+std::string MemorySpec::key() const {
+  std::string key = layer;
+  for (const auto &[name, value] : dims)
+    key += "." + name + std::to_string(value);
+  return key;
+}
+
+namespace {
+
+class CompiledKernel : public MemoryKernel {
+public:
+  explicit CompiledKernel(Bundle loaded)
+      : bundle(std::move(loaded)), executor(bundle) {}
+  const Manifest &manifest() const override { return bundle.manifest(); }
+  Status run(const RunArgs &args, int threads) override {
+    RunOptions options;
+    options.threads = threads;
+    return executor.run(args, options);
+  }
+
+private:
+  Bundle bundle;
+  Executor executor;
+};
+
+/// The recurrence as it stands in the spec.
+class ReferenceKernel : public MemoryKernel {
+public:
+  explicit ReferenceKernel(const MemorySpec &spec)
+      : source(spec.layer + ".plum", std::string(spec.text())), diags(source) {
+    frontend::SpecOptions options;
+    options.dims = spec.dims;
+    options.layer = spec.layer;
+    layer = frontend::parseSpec(diags, options);
+    if (!layer)
+      return;
+    info.layer = spec.layer;
+    info.target = "cpu";
+    auto describe = [](const std::vector<const frontend::Symbol *> &symbols) {
+      std::vector<ManifestTensor> tensors;
+      for (const frontend::Symbol *symbol : symbols) {
+        ManifestTensor &tensor = tensors.emplace_back();
+        tensor.name = symbol->name;
+        if (symbol->shape.kind == frontend::Shape::Matrix)
+          tensor.shape.push_back(symbol->shape.rows);
+        if (symbol->shape.kind != frontend::Shape::Scalar)
+          tensor.shape.push_back(symbol->shape.cols);
+      }
+      return tensors;
+    };
+    info.params = describe(layer->params);
+    info.inputs = describe(layer->inputs);
+    info.states = describe(layer->states);
+    info.outputs = describe(layer->outputs);
+  }
+  bool good() const { return layer != nullptr; }
+  const Manifest &manifest() const override { return info; }
+
+  Status run(const RunArgs &args, int) override {
+    Result<Problem> problem = checkProblem(info, args);
+    if (!problem)
+      return problem.error();
+    if (args.snapshotEvery == 0)
+      return finish(args, *problem);
+    // A piece at a time, with the state stored in between.
+    for (Sequence sequence : problem->sequences) {
+      int64_t end = sequence.begin + sequence.length;
+      for (; sequence.begin < end; sequence.begin += args.snapshotEvery) {
+        sequence.length = std::min(args.snapshotEvery, end - sequence.begin);
+        Problem piece = *problem;
+        piece.sequences = {sequence};
+        if (Status status = finish(args, piece); !status)
+          return status;
+        if (sequence.length == args.snapshotEvery)
+          keep(args, sequence.slot, sequence.snapshot++);
+      }
+    }
+    return Status::ok();
+  }
+
+private:
+  Status finish(const RunArgs &args, const Problem &problem) {
+    auto results = runHeads(info, args, problem, pool, [&](reference::Head &h) {
+      reference::run(*layer, h);
+    });
+    for (const ReferenceSequence &result : results) {
+      for (size_t o = 0; o < args.outputs.size(); ++o) {
+        const TensorView &view = args.outputs[o];
+        const double *from = result.outputs[o].data();
+        for (int64_t t = 0; t < result.sequence.length; ++t)
+          for (int64_t h = 0; h < view.shape[2]; ++h)
+            for (int64_t d = 0; d < view.shape[3]; ++d)
+              storeFromDouble(view.at(0, result.sequence.begin + t, h),
+                              view.dtype, size_t(d), *from++);
+      }
+      for (size_t s = 0; s < args.finalStates.size(); ++s)
+        putState(args.finalStates, s, result.sequence.slot, result.states[s]);
+    }
+    return Status::ok();
+  }
+  void putState(const std::vector<TensorView> &views, size_t s, int64_t slot,
+                const std::vector<double> &values) const {
+    StatePort port =
+        StatePort::of(info.states[s], runtime::StateLayout::KV, views, s);
+    std::vector<float> state(values.begin(), values.end());
+    for (int64_t h = 0; h < views[s].shape[1]; ++h)
+      port.store(slot, h, state.data() + h * port.elements());
+  }
+  void keep(const RunArgs &args, int64_t slot, int64_t snapshot) const {
+    for (size_t s = 0; s < args.snapshots.size(); ++s)
+      putState(args.snapshots, s, snapshot,
+               sequenceState(info.states[s], runtime::StateLayout::KV,
+                             args.finalStates[s], slot));
+  }
+  Source source;
+  Diagnostics diags;
+  std::unique_ptr<frontend::Layer> layer;
+  Manifest info;
+  runtime::ThreadPool pool;
+};
+
+} // namespace
+
+Result<std::shared_ptr<MemoryKernel>>
+MemoryKernel::open(const std::string &directory, const MemorySpec &spec) {
+  std::string path = directory + "/" + spec.key();
+  Result<Bundle> bundle = Bundle::open(path);
+  if (!bundle)
+    return bundle.error();
+  const Manifest &manifest = bundle->manifest();
+  Result<std::string> text = readFile(path + "/" + manifest.source, 1 << 20);
+  if (!text)
+    return text.error();
+  std::map<std::string, int64_t> dims(manifest.dims.begin(),
+                                      manifest.dims.end());
+  bool wide = true;
+  for (const auto *list :
+       {&manifest.inputs, &manifest.params, &manifest.outputs})
+    for (const ManifestTensor &tensor : *list)
+      wide &= tensor.dtype == DType::F32;
+  if (*text != spec.text() || dims != spec.dims || !wide)
+    return Error{path,
+                 "was compiled from another spec than this runtime has",
+                 {"'plum compile MODEL -o BUNDLE' makes it anew"}};
+  return std::shared_ptr<MemoryKernel>(
+      std::make_shared<CompiledKernel>(std::move(*bundle)));
+}
+
+Result<std::shared_ptr<MemoryKernel>>
+MemoryKernel::reference(const MemorySpec &spec) {
+  auto kernel = std::make_shared<ReferenceKernel>(spec);
+  if (!kernel->good())
+    return Error{spec.key(), "is no layer that this runtime knows", {}};
+  return std::shared_ptr<MemoryKernel>(std::move(kernel));
+}
+
+Rows MemoryLayer::run(const Work &work,
+                      std::initializer_list<Input> inputs) const {
+  const Manifest &manifest = kernel->manifest();
+  const int64_t count = inputs.begin()->rows.count;
+  RunArgs args;
+  for (const Input &input : inputs) {
+    TensorView &view = args.inputs.emplace_back();
+    int64_t d = input.rows.width / input.heads;
+    view = {input.rows.data,
+            DType::F32,
+            {1, count, input.heads, d},
+            {count * input.rows.stride, input.rows.stride, d, 1}};
+  }
+  for (const Vector &values : params)
+    args.params.push_back(TensorView::dense(const_cast<float *>(values.data()),
+                                            DType::F32, 1, 1, heads,
+                                            int64_t(values.size()) / heads));
+  int64_t width = heads * manifest.outputs[0].elements();
+  Rows out(count, width);
+  args.outputs.push_back(TensorView::dense(out.row(0), DType::F32, 1, count,
+                                           heads, width / heads));
+
+  StatePool &pool = *work.states;
+  double size = 0;
+  for (size_t s = 0; s < manifest.states.size(); ++s) {
+    auto [rows, cols] =
+        stateExtents(manifest.states[s], runtime::StateLayout::KV);
+    auto view = [&](float *data, int64_t many) {
+      return TensorView{data,
+                        DType::F32,
+                        {many, heads, rows, cols},
+                        {pool.stride(), rows * cols, cols, 1}};
+    };
+    int64_t index = state + int64_t(s);
+    args.finalStates.push_back(view(pool.fixed(0, index), pool.slots()));
+    if (work.checkpoints)
+      args.snapshots.push_back(
+          view(pool.checkpoint(0, 0, index), pool.checkpoints()));
+    size += double(rows * cols);
+  }
+  args.initialStates = args.finalStates;
+  args.snapshotEvery = work.checkpoints ? 1 : 0;
+  std::vector<int64_t> cuts{0}, slots;
+  for (const Span &span : work.spans) {
+    cuts.push_back(span.begin + span.length);
+    slots.push_back(span.slot);
+  }
+  args.cuSeqlens = {cuts.data(), DType::I64, int64_t(cuts.size())};
+  args.slots = {slots.data(), DType::I64, int64_t(slots.size())};
+
+  bool small = size * double(heads) * double(count) < 2e5;
+  if (Status status = kernel->run(args, small ? 1 : work.threads()); !status)
+    work.fail(status.error());
+  return out;
+}
+
+} // namespace plum::model

@@ -1,0 +1,118 @@
+//===- States.h - What sequences carry from token to token ------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A network declares its states once, in a StateLayout: fixed ones (a memory
+// [H, K, V], the last inputs of a convolution) and growing ones (a row of keys
+// and values for each token). A StatePool holds them for a number of slots, one
+// sequence each. All fixed states of a slot lie in one block, so that a fork, a
+// checkpoint or a roll-back is one copy.
+//
+// A recurrent state has no positions: to drop tokens, a state from before them
+// must have been kept. A forward pass with checkpoints keeps the state after
+// each of its tokens, and rollBack returns to any of these, bit for bit.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_RUNTIME_MODEL_STATES_H
+#define PLUM_RUNTIME_MODEL_STATES_H
+
+#include "plum/Support/Result.h"
+#include "runtime/model/Work.h"
+
+#include <string>
+
+namespace plum::model {
+
+class StateLayout {
+public:
+  struct Fixed {
+    std::string name;
+    std::vector<int64_t> shape;
+    int64_t offset, size; ///< In floats, inside of a slot's block.
+  };
+  struct Growing {
+    std::string name;
+    int64_t width;
+  };
+
+  /// Both return the index that StatePool takes.
+  int64_t addFixed(std::string name, std::vector<int64_t> shape);
+  int64_t addGrowing(std::string name, int64_t width);
+
+  std::vector<Fixed> fixed;
+  std::vector<Growing> growing;
+  int64_t block = 0; ///< Floats of a slot's fixed states, padding included.
+};
+
+class StatePool {
+public:
+  /// `identity` tells models apart in state files.
+  static Result<StatePool> create(const StateLayout &layout, int64_t slots,
+                                  uint64_t identity);
+
+  int64_t slots() const { return int64_t(sequences.size()); }
+  /// Tokens that a slot has seen, in order.
+  const std::vector<int32_t> &tokens(int64_t slot) const {
+    return sequences[size_t(slot)].tokens;
+  }
+  int64_t bytes(int64_t slot) const;
+
+  void reset(int64_t slot);
+  void fork(int64_t from, int64_t to);
+  /// Drops the last `count` tokens, which must be of the last forward pass of
+  /// this slot and that one with checkpoints.
+  Status rollBack(int64_t slot, int64_t count);
+  Status save(int64_t slot, const std::string &path) const;
+  /// With an error the slot is as before.
+  Status restore(int64_t slot, const std::string &path);
+
+  // For layers.
+
+  /// State `index` of a slot, and the distance to the next slot's.
+  float *fixed(int64_t slot, int64_t index) {
+    return blocks.get() + slot * layout->block +
+           layout->fixed[size_t(index)].offset;
+  }
+  int64_t stride() const { return layout->block; }
+  /// State `index` after the `token`-th token of a span, with checkpoints.
+  float *checkpoint(size_t span, int64_t token, int64_t index) {
+    return kept.blocks.data() + (kept.first[span] + token) * layout->block +
+           layout->fixed[size_t(index)].offset;
+  }
+  int64_t checkpoints() const { return kept.count; }
+  /// Rows of a growing state, and one more for each row of `rows`.
+  View growing(int64_t slot, int64_t index);
+  void append(int64_t slot, int64_t index, const View &rows);
+
+  // For Model::forward.
+
+  void begin(std::span<const Span> spans, bool checkpoints);
+  void end(std::span<const Span> spans, std::span<const int32_t> ids);
+
+private:
+  struct Sequence {
+    std::vector<int32_t> tokens;
+    std::vector<std::vector<float>> growing;
+  };
+  struct FreeBlocks {
+    void operator()(float *pointer) const { std::free(pointer); }
+  };
+  struct Checkpoints {
+    std::vector<Span> spans;
+    std::vector<int64_t> first; ///< Of each span, in blocks.
+    int64_t count = 0;
+    std::vector<float> blocks, before; ///< After each token; before each span.
+  };
+
+  const StateLayout *layout = nullptr;
+  uint64_t identity = 0;
+  std::unique_ptr<float, FreeBlocks> blocks;
+  std::vector<Sequence> sequences;
+  Checkpoints kept;
+};
+
+} // namespace plum::model
+
+#endif // PLUM_RUNTIME_MODEL_STATES_H
