@@ -1,0 +1,82 @@
+//===- Network.cpp - What every architecture provides ---------------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/model/Network.h"
+
+namespace plum::model {
+
+MemoryLayer Build::memory(const MemorySpec &spec, const std::string &name,
+                          int64_t heads, std::vector<Vector> params) {
+  MemoryLayer layer;
+  auto kernel = kernels.find(spec.key());
+  if (weights.failed() || kernel == kernels.end())
+    return layer;
+  layer.kernel = kernel->second;
+  layer.heads = heads;
+  layer.params = std::move(params);
+  layer.state = int64_t(states.fixed.size());
+  for (const runtime::ManifestTensor &state : layer.kernel->manifest().states) {
+    std::vector<int64_t> shape{heads};
+    shape.insert(shape.end(), state.shape.begin(), state.shape.end());
+    states.addFixed(name + "." + state.name, std::move(shape));
+  }
+  return layer;
+}
+
+void Network::readSizes(const Config &config) {
+  vocab = config.dim({"vocab_size"}, int64_t(1) << 24);
+  hidden = config.dim({"hidden_size"});
+  layers = config.dim({"num_hidden_layers"}, maxCount);
+}
+
+void Network::loadHead(Build &build, const std::string &name, bool tied) {
+  if (tied && !build.weights.has(name))
+    head = embedding;
+  else
+    head = build.weights.matrix(name, vocab, hidden);
+}
+
+namespace {
+
+struct Architecture {
+  std::string_view modelType;
+  MakeNetwork make;
+};
+constexpr Architecture architectures[] = {{"gpt2", makeGpt2},
+                                          {"mamba2", makeMamba2},
+                                          {"qwen3_next", makeQwen3Next},
+                                          {"kimi_linear", makeKimi},
+                                          {"kimi_k3", makeKimi}};
+
+} // namespace
+
+Result<std::unique_ptr<Network>> makeNetwork(const runtime::Json &json,
+                                             const std::string &where) {
+  Config config(json, where);
+  std::string type = config.textOr({"model_type"}, "");
+  if (config.any())
+    return config.take();
+  for (const Architecture &known : architectures)
+    if (type == known.modelType) {
+      std::unique_ptr<Network> network = known.make(config);
+      if (config.any())
+        return config.take();
+      return network;
+    }
+  Error error{where,
+              type.empty() ? "'model_type' is missing"
+                           : "'model_type' is '" + type +
+                                 "', which this runtime does not know",
+              {}};
+  std::string list;
+  for (const Architecture &known : architectures)
+    list += (list.empty() ? "" : ", ") + std::string(known.modelType);
+  error.notes.push_back("it knows " + list);
+  return error;
+}
+
+} // namespace plum::model
