@@ -5,16 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/plumrt.h"
-
-#include "runtime/Executor.h"
-
-#include <algorithm>
-#include <cstring>
-#include <exception>
+#include "runtime/CApi.h"
 
 using namespace plum;
 using namespace plum::runtime;
+using namespace plum::runtime::capi;
 
 struct plumrt_bundle {
   Bundle bundle;
@@ -24,81 +19,32 @@ struct plumrt_bundle {
 
 namespace {
 
-int fail(const std::string &message, char *error, size_t size) {
-  if (error && size > 0) {
-    size_t length = std::min(message.size(), size - 1);
-    std::memcpy(error, message.data(), length);
-    error[length] = '\0';
-  }
-  return 1;
-}
-
-/// No exception crosses the C interface; what can still throw is memory.
-template <typename Fn> int guarded(char *error, size_t size, Fn body) {
-  try {
-    Status status = body();
-    return status ? 0 : fail(status.error().str(), error, size);
-  } catch (const std::exception &exception) {
-    return fail(std::string("error: ") + exception.what(), error, size);
-  } catch (...) {
-    return fail("error: unknown", error, size);
-  }
-}
-
-Error misuse(const std::string &message) { return {"plumrt", message, {}}; }
-
-Status convert(const char *what, const plumrt_tensor *tensors, size_t count,
-               bool optional, std::vector<TensorView> &views) {
-  if (!tensors && count > 0 && !optional)
-    return misuse(std::string(what) + " is NULL, expected " +
-                  std::to_string(count) + " tensors");
-  for (size_t i = 0; tensors && i < count; ++i) {
-    const plumrt_tensor &tensor = tensors[i];
-    if (tensor.dtype < PLUMRT_F32 || tensor.dtype > PLUMRT_I64)
-      return misuse(std::string(what) + "[" + std::to_string(i) +
-                    "].dtype is " + std::to_string(tensor.dtype) +
-                    ", expected a PLUMRT_ dtype");
-    TensorView view;
-    view.data = tensor.data;
-    view.dtype = DType(tensor.dtype);
-    std::copy_n(tensor.shape, 4, view.shape);
-    std::copy_n(tensor.stride, 4, view.stride);
-    views.push_back(view);
-  }
-  return Status::ok();
-}
-
-Status convert(const char *what, const void *data, int64_t count, int32_t dtype,
-               IndexView &view) {
-  if (!data)
-    return Status::ok();
-  if (count < 0 || (dtype != PLUMRT_I32 && dtype != PLUMRT_I64))
-    return misuse(std::string(what) + " has count " + std::to_string(count) +
-                  " and dtype " + std::to_string(dtype) +
-                  ", expected a count and PLUMRT_I32 or PLUMRT_I64");
-  view = {data, DType(dtype), count};
-  return Status::ok();
-}
-
-Status inRange(const char *what, int32_t value, int32_t last) {
-  if (value >= 0 && value <= last)
-    return Status::ok();
-  return misuse(std::string(what) + " is " + std::to_string(value) +
-                ", expected 0 to " + std::to_string(last));
-}
-
 Status run(plumrt_bundle &handle, const plumrt_run_args &given) {
-  // A caller built against an older header knows fewer fields.
-  plumrt_run_args args = {};
-  if (given.size < offsetof(plumrt_run_args, initial_states) ||
-      given.size > sizeof(args))
-    return misuse("args.size is " + std::to_string(given.size) +
-                  ", expected at most " + std::to_string(sizeof(args)));
-  std::memcpy(&args, &given, given.size);
-  const Manifest &manifest = handle.bundle.manifest();
-  size_t states = manifest.states.size();
+  plumrt_run_args args;
+  if (Status status =
+          known("args", given, offsetof(plumrt_run_args, initial_states), args);
+      !status)
+    return status;
   RunArgs run;
   RunOptions options;
+  for (Status status : {convertTensors(handle.bundle.manifest(), args, run),
+                        convert("args.cu_seqlens", args.cu_seqlens,
+                                args.cu_count, args.cu_dtype, run.cuSeqlens),
+                        convert("args.slots", args.slots, args.slot_count,
+                                args.slot_dtype, run.slots)})
+    if (!status)
+      return status;
+  options.form = Form(args.form);
+  options.chunk = args.chunk;
+  options.threads = args.threads;
+  return handle.executor.run(run, options);
+}
+
+} // namespace
+
+Status capi::convertTensors(const Manifest &manifest,
+                            const plumrt_run_args &args, RunArgs &run) {
+  size_t states = manifest.states.size();
   for (Status status :
        {inRange("args.layout", args.layout, PLUMRT_VK),
         inRange("args.form", args.form, PLUMRT_CHUNK),
@@ -112,22 +58,13 @@ Status run(plumrt_bundle &handle, const plumrt_run_args &given) {
                 run.initialStates),
         convert("args.final_states", args.final_states, states, true,
                 run.finalStates),
-        convert("args.snapshots", args.snapshots, states, true, run.snapshots),
-        convert("args.cu_seqlens", args.cu_seqlens, args.cu_count,
-                args.cu_dtype, run.cuSeqlens),
-        convert("args.slots", args.slots, args.slot_count, args.slot_dtype,
-                run.slots)})
+        convert("args.snapshots", args.snapshots, states, true, run.snapshots)})
     if (!status)
       return status;
   run.layout = StateLayout(args.layout);
   run.snapshotEvery = args.states_every;
-  options.form = Form(args.form);
-  options.chunk = args.chunk;
-  options.threads = args.threads;
-  return handle.executor.run(run, options);
+  return Status::ok();
 }
-
-} // namespace
 
 static_assert(int(DType::F32) == PLUMRT_F32 && int(DType::F16) == PLUMRT_F16 &&
               int(DType::BF16) == PLUMRT_BF16 &&

@@ -15,6 +15,8 @@
  *     fputs(error, stderr);
  *   plumrt_close(layer);
  *
+ * Bundles for a GPU run by the functions plumrt_gpu_* and plumrt_plan_* below.
+ *
  * Functions return 0, or 1 with a text in `error` (cut to `error_size`, always
  * terminated; may be NULL when error_size is 0). A failed run has written
  * nothing. Nothing is kept of `args`. One run at a time per bundle; different
@@ -100,9 +102,103 @@ PLUMRT_API int plumrt_run(plumrt_bundle *bundle, const plumrt_run_args *args,
 /* The manifest as JSON; lives as long as the bundle. */
 PLUMRT_API const char *plumrt_manifest(const plumrt_bundle *bundle);
 
+/*===--- On a GPU -----------------------------------------------------------===
+ *
+ * Tensors lie in the memory of the GPU's primary context: that of PyTorch, JAX
+ * and every program that uses the CUDA runtime. Once for each shape:
+ *
+ *   plumrt_gpu *gpu;
+ *   plumrt_plan *plan;
+ *   plumrt_plan_info info = {.size = sizeof info};
+ *   plumrt_gpu_open("kda.bundle", 0, &gpu, error, sizeof error);
+ *   plumrt_plan_create(gpu, &args, 0, &plan, error, sizeof error);
+ *   plumrt_plan_query(plan, &info, error, sizeof error);
+ *   // allocate info.workspace_bytes
+ *
+ * and then, from any thread and as often as wanted,
+ *
+ *   plumrt_launch launch = {.size = sizeof launch, .inputs = inputs, ...};
+ *   plumrt_plan_launch(plan, &launch, error, sizeof error);
+ *
+ * which enqueues kernels on the stream and returns: it allocates nothing, waits
+ * for nothing and reads no device memory, so it may be captured into a graph. A
+ * graph replayed with other lengths in cu_seqlens or other slots serves those.
+ * cu_seqlens and slots are not checked: they must be as plumrt_run_args says,
+ * cu_seqlens[N] at most T. */
+
+typedef struct plumrt_gpu plumrt_gpu;   /* a bundle's kernels on one GPU */
+typedef struct plumrt_plan plumrt_plan; /* launches of one shape */
+
+/* `device` counts the GPUs that the driver shows. */
+PLUMRT_API int plumrt_gpu_open(const char *directory, int32_t device,
+                               plumrt_gpu **gpu, char *error,
+                               size_t error_size);
+/* Plans made from it stay good; memory goes with the last of them. */
+PLUMRT_API void plumrt_gpu_close(plumrt_gpu *gpu); /* NULL is fine */
+PLUMRT_API const char *plumrt_gpu_manifest(const plumrt_gpu *gpu);
+
+/* Shapes, strides, dtypes, layout, form and chunk come from `args`. Tensors may
+ * have data NULL; where they have some, it is looked at for its alignment only.
+ * cu_count > 0 says that sequences are packed, slot_count > 0 that states are
+ * pools. Rows whose size is a multiple of 16 bytes must start on 16-byte
+ * boundaries. `segments` is the number of parts that each sequence is split
+ * into, 0: as many as pay. Bits depend on it, and on nothing else of the batch:
+ * 1 gives a sequence the same bits in every batch. states_every must be a
+ * multiple of the chunk, and packed sequences have no snapshots here; those of
+ * sequence n in a batch are entries n * (T / states_every) and following. */
+PLUMRT_API int plumrt_plan_create(plumrt_gpu *gpu, const plumrt_run_args *args,
+                                  int64_t segments, plumrt_plan **plan,
+                                  char *error, size_t error_size);
+PLUMRT_API void plumrt_plan_destroy(plumrt_plan *plan); /* NULL is fine */
+
+/* Fields may be added at the end; as many as `size` covers are written. */
+typedef struct plumrt_plan_info {
+  size_t size;              /* sizeof(plumrt_plan_info) */
+  uint64_t workspace_bytes; /* the workspace must be 256-byte aligned */
+  int64_t chunk;            /* tokens per chunk */
+  int64_t segments;
+  int32_t form;    /* PLUMRT_STEP or PLUMRT_CHUNK */
+  int32_t kernels; /* that one launch enqueues */
+} plumrt_plan_info;
+PLUMRT_API int plumrt_plan_query(const plumrt_plan *plan,
+                                 plumrt_plan_info *info, char *error,
+                                 size_t error_size);
+
+/* Device addresses; each list is in the manifest's order. The same rules for
+ * `size` as in plumrt_run_args. */
+typedef struct plumrt_launch {
+  size_t size; /* sizeof(plumrt_launch) */
+  const void *const *inputs;
+  const void *const *params;
+  void *const *outputs;
+  const void *const *initial_states; /* NULL: zeros */
+  void *const *final_states;         /* NULL: not wanted */
+  void *const *snapshots;            /* NULL: not wanted */
+  const void *cu_seqlens;            /* NULL in a plan of a batch */
+  const void *slots;                 /* NULL in a plan without pools */
+  void *workspace;                   /* not shared by launches that overlap */
+  uint64_t workspace_bytes;
+  void *stream; /* a CUstream or cudaStream_t; NULL: the default stream */
+} plumrt_launch;
+PLUMRT_API int plumrt_plan_launch(const plumrt_plan *plan,
+                                  const plumrt_launch *launch, char *error,
+                                  size_t error_size);
+
+/* The workspace of any run: of `sequences` sequences of `tokens` tokens each,
+ * or, packed, of so many rows in all. form is PLUMRT_STEP or PLUMRT_CHUNK,
+ * chunk 0 the bundle's first, segments at least 1. */
+PLUMRT_API int plumrt_gpu_workspace(const plumrt_gpu *gpu, int32_t form,
+                                    int64_t chunk, int64_t sequences,
+                                    int64_t tokens, int64_t heads,
+                                    int32_t packed, int64_t segments,
+                                    uint64_t *bytes, char *error,
+                                    size_t error_size);
+
 #ifdef __cplusplus
 } /* extern "C" */
 
+static_assert(sizeof(plumrt_plan_info) == 40, "callers lay this out by hand");
+static_assert(sizeof(plumrt_launch) == 96, "callers lay this out by hand");
 static_assert(sizeof(plumrt_tensor) == 80, "callers lay this out by hand");
 static_assert(sizeof(plumrt_run_args) == 128, "callers lay this out by hand");
 #endif

@@ -378,7 +378,7 @@ int64_t segmentsFor(const GpuSizes &sizes, int64_t chunk, int64_t slices,
   int64_t chunks = sizes.packed ? sizes.tokens / chunk / sizes.sequences
                                 : ceilDiv(sizes.tokens, chunk);
   int64_t best = 1;
-  for (int64_t p = 2; *blocks * p <= processors && 4 * p <= chunks; ++p)
+  for (int64_t p = 3; *blocks * p <= processors && 4 * p <= chunks; ++p)
     if (*blocks * (2 * p - 3) <= processors)
       best = p;
   return best;

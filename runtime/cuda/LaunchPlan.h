@@ -71,10 +71,12 @@ Result<WorkspaceSections> workspaceFor(const Manifest &manifest,
                                        const KernelSet &set,
                                        const GpuSizes &sizes, int64_t segments);
 
-/// P for a GPU with so many processors: 1 where N and H alone fill it, else the
-/// largest with slices N H (2 P - 3) and slices N H P at most `processors` and
-/// 4 chunks or more in a segment. The first bound is the summary's wave, which
-/// computes M and B of P - 1 segments beside nothing else.
+/// P for a GPU with so many processors: the largest with slices N H (2 P - 3)
+/// and slices N H P at most `processors`, one wave of `summary` (M and B of all
+/// segments but the last, of the first only B) and of `scan`, and 4 chunks or
+/// more in a segment. Both take 1 / P of the time that the scan takes whole, so
+/// that nothing is won below P = 3; then, and where N and H alone fill the GPU,
+/// P = 1.
 int64_t segmentsFor(const GpuSizes &sizes, int64_t chunk, int64_t slices,
                     int processors);
 
