@@ -66,9 +66,21 @@ static void toLLVM(OpPassManager &pm, const PhaseOptions &options) {
   pm.addPass(createCSEPass());
 }
 
-static void toTile(OpPassManager &, const PhaseOptions &) {}
+static void toTile(OpPassManager &pm, const PhaseOptions &) {
+  pm.addPass(createToTilePass());
+  pm.addNestedPass<tile::KernelOp>(createAssignLayoutsPass());
+  pm.addPass(createCSEPass());
+}
 
-static void toNVVM(OpPassManager &, const PhaseOptions &) {}
+static void toNVVM(OpPassManager &pm, const PhaseOptions &options) {
+  TileToNVVMPassOptions tile;
+  tile.sm = options.sm;
+  pm.addPass(createTileToNVVMPass(tile));
+  StepToGPUPassOptions step;
+  step.sm = options.sm;
+  pm.addPass(createStepToGPUPass(step));
+  pm.addPass(createCSEPass());
+}
 
 ArrayRef<Phase> plum::phases() {
   using enum Machine;
@@ -143,7 +155,7 @@ void plum::registerPipelines() {
 
 void plum::registerDialects(DialectRegistry &registry) {
   registry
-      .insert<assoc::AssocDialect, chunk::ChunkDialect, arith::ArithDialect,
+      .insert<assoc::AssocDialect, chunk::ChunkDialect, tile::TileDialect, arith::ArithDialect,
               func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
               scf::SCFDialect, tensor::TensorDialect, vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);

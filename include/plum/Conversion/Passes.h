@@ -8,6 +8,7 @@
 #ifndef PLUM_CONVERSION_PASSES_H
 #define PLUM_CONVERSION_PASSES_H
 
+#include "dialects/Tile/Tile.h"
 #include "plum/Transforms/Passes.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -46,4 +46,65 @@ def ExpandMathsPass : Pass<"plum-expand-maths"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
 }
 
+def ToTilePass : Pass<"chunk-to-tile", "::mlir::ModuleOp"> {
+  let summary = "write the two kernels of a planned chunk in the tile dialect";
+  let description = [{
+    Precondition: the functions of `chunk-plan`. Postcondition: for each a
+    `tile.kernel` with the role `prepare` and one with the role `scan`; tensors
+    have no layout yet. lib/Conversion/Tile/ChunkGraph.h says how factors move
+    into tiles, Prepare.cpp and Scan.cpp what the kernels do.
+
+    bf16 products with fp32 accumulators; decays are exponentials of sums of
+    logarithms relative to anchors, none of them above 1 unless a bound is
+    proven.
+  }];
+  let options = [
+    Option<"slice", "slice", "int64_t", "0", "columns of V per team of the scan (0: 64, or all)">,
+    Option<"stages", "stages", "int64_t", "3", "stages of the scan's rings">
+  ];
+  let dependentDialects = ["::plum::tile::TileDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
+def AssignLayoutsPass : Pass<"tile-assign-layouts", "::plum::tile::KernelOp"> {
+  let summary = "give every tensor of a kernel its layout";
+  let description = [{
+    Precondition: tensors without encoding. Postcondition: every tensor has one.
+    Products, loads by blocks and writes fix the layouts of what they take; going
+    backwards, an op whose layout is free gets those that its users want, and is
+    repeated when they want several. There is no conversion between layouts: a
+    value that is wanted in a layout in which it cannot be made is an error.
+  }];
+  let dependentDialects = ["::plum::tile::TileDialect"];
+}
+
+def TileToNVVMPass : Pass<"plum-tile-to-nvvm", "::mlir::ModuleOp"> {
+  let summary = "write what one thread of a tile kernel does";
+  let description = [{
+    Precondition: `tile-assign-layouts`. Postcondition: each `tile.kernel` is an
+    `llvm.func` made of the instructions of lib/Conversion/GPU/Ptx.h. Shared
+    memory is planned, strips are unrolled, products are issued
+    as early and waited for as late as the order of the ops allows.
+  }];
+  let options = [Option<"sm", "sm", "int64_t", "90", "80 or 90 (sm_90a)">];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect"];
+}
+
+def StepToGPUPass : Pass<"plum-step-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "turn layers into GPU kernels that run token by token";
+  let description = [{
+    Precondition: `assoc.layer`s in normal form. Postcondition: for each an
+    `llvm.func` kernel `plum_<layer>_step` that takes plum_gpu_args
+    (include/plum/ABI/GpuABI.h), with the attributes of
+    include/plum/Conversion/Passes.h; the layers are gone. A block runs the
+    tokens of one head of one sequence for one slice of V columns, the states
+    in registers. Arithmetic is fp32; sums are reassociated, always in the same
+    way: the bits do not depend on the batch.
+  }];
+  let options = [
+    Option<"sm", "sm", "int64_t", "90", "the GPU: 80, or 90 for sm_90a">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect", "::mlir::math::MathDialect",
+                           "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
+}
+
 #endif // PLUM_CONVERSION_PASSES_TD

@@ -1,0 +1,177 @@
+//===- TileEmitter.h - What one thread of a tile kernel does ----*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Walks a tile.kernel and writes, through Ptx, the code of one thread. A tensor
+// becomes the list of this thread's registers (dialects/Tile says which
+// elements those are, and in which order):
+//
+//   acc  [M, N]   for each 8 columns: (g, 2t) (g, 2t+1) (g+8, 2t) (g+8, 2t+1);
+//                 bf16 in pairs: (g) (g+8). Where elements are the same by
+//                 construction (a broadcast row), so are the registers.
+//   acc_row [N]   for each 8 columns: (2t) (2t+1)
+//   acc_col [M]   (g) (g+8)
+//   opb  [M, N]   for each 8 columns: (2t, g) (2t+1) (2t+8) (2t+9); bf16 in
+//   pairs opb_row [N]   for each 8 columns: (g);   opb_col [M]   (2t) (2t+1)
+//   (2t+8) (2t+9) linear [N]    ceil(N / threads)
+//
+// Files: TileKernel (the frame: coordinates, rings, chunks), TileMemory
+// (shared and global memory), TileProducts (tensor cores), TileSolve (the
+// triangular inverse and sums along tokens).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_LIB_CONVERSION_GPU_TILEEMITTER_H
+#define PLUM_LIB_CONVERSION_GPU_TILEEMITTER_H
+
+#include "Ptx.h"
+
+#include "dialects/Tile/Tile.h"
+
+namespace plum::gpu {
+
+/// A tile of shared memory: where it starts.
+struct SharedTile {
+  Value base; ///< ptr<3>, a constant or one plus a stage's offset.
+  tile::SharedType type;
+};
+
+/// Gives every tile.alloc its offset; returns the bytes used. Tiles whose uses
+/// do not overlap, with a barrier between, share bytes.
+int64_t planShared(tile::KernelOp kernel);
+
+class TileEmitter {
+public:
+  TileEmitter(Ptx &p, tile::KernelOp kernel);
+  /// Writes the whole kernel; returns its launch shape.
+  KernelShape emit();
+
+private:
+  //===--- Frame (TileKernel.cpp) -----------------------------------------===//
+  struct RingState {
+    tile::RingOp op;
+    int64_t base = 0, stageBytes = 0, usedBytes = 0;
+    llvm::SmallVector<int64_t> offsets; ///< Of parts in a stage.
+    int64_t blobBytes = 0;              ///< By bulk copies, per stage.
+    bool rows = false, blobs = false;
+    int64_t barriers = 0; ///< full[stages], empty[stages], 8 bytes each.
+    Value index, parity;  ///< This chunk's stage.
+    Value lastIndex;      ///< The previous chunk's.
+  };
+  void coordinatesPrepare(llvm::function_ref<void()> body);
+  void coordinatesScan(llvm::function_ref<void()> body);
+  void emitBlock(mlir::Block &block);
+  void emitOp(mlir::Operation *op);
+  void emitStrips(tile::StripsOp op);
+  void emitChunks(tile::ChunksOp op);
+  void planRings();
+  void initBarriers();
+  void produce();
+  void produceBlobs();
+  void produceRows();
+  void produceAll();
+  Value fullBarrier(RingState &ring, Value index);
+  Value emptyBarrier(RingState &ring, Value index);
+  Value stageBase(RingState &ring, Value index);
+  std::pair<Value, Value> nextStage(RingState &ring, Value index, Value parity);
+  void elementwise(mlir::Operation *op);
+
+  //===--- Registers ------------------------------------------------------===//
+  /// Registers of a value; waits for a product that is under way.
+  Values &use(Value v);
+  /// Without waiting: as the accumulator of another product.
+  Values &peek(Value v) { return registers[v]; }
+  void set(Value v, Values values) { registers[v] = std::move(values); }
+  int64_t constantIndex(Value v) { return strips.lookup(v); }
+
+  //===--- Memory (TileMemory.cpp) ----------------------------------------===//
+  void load(tile::LoadOp op);
+  void store(tile::StoreOp op);
+  void element(tile::ElementOp op);
+  void param(tile::ParamOp op);
+  void column(tile::ColumnOp op);
+  void valid(tile::ValidOp op);
+  void fetch(tile::FetchOp op);
+  void exportTile(tile::ExportOp op);
+  void exportVector(tile::ExportVectorOp op);
+  void exportMatrix(tile::ExportMatrixOp op);
+  void writeRows(tile::WriteRowsOp op);
+  void loadState(tile::LoadStateOp op);
+  void storeState(tile::StoreStateOp op);
+  /// Copies R rows of `columns` columns into a swizzled tile by `threads`
+  /// threads, of which this is `thread`; rows from `rows` on become zero.
+  void copyRows(llvm::StringRef input, const SharedTile &to, Value thread,
+                int64_t threads, Value firstRow, Value rows, Value columnBytes);
+  /// Byte offset of a lane's 16 bytes for ldmatrix/stmatrix of 16 x 16, in a
+  /// panel: rows by l & 15 (`swap`: by columns of tiles), plus `row`.
+  Value matrixOffset(Value row, int64_t quarter, bool swap);
+  /// Row and column of register `i` of a vector or matrix in a layout.
+  Value elementIndex(tile::LayoutKind kind, int64_t i);
+
+  //===--- Products (TileProducts.cpp) ------------------------------------===//
+  void dot(tile::DotOp op);
+  void dotDiag(tile::DotDiagOp op);
+  void dotBlocks(tile::DotBlocksOp op);
+  void placeDiag(tile::PlaceDiagOp op);
+  void mask(tile::MaskOp op);
+  void half(tile::HalfOp op);
+  void cumsum(tile::CumsumOp op);
+  void blockSum(tile::BlockSumOp op);
+  void reduce(tile::ReduceOp op);
+  void broadcast(tile::BroadcastOp op);
+  Value descriptor(Value pointer, int64_t leading, int64_t stride);
+  void awaitAll();
+  void await(int64_t group);
+
+  //===--- Solve (TileSolve.cpp) ------------------------------------------===//
+  void inverse(tile::InverseOp op);
+  void cumulate(tile::CumulateOp op);
+
+  //===--- plum_gpu_args --------------------------------------------------===//
+  int64_t tensorOffset(llvm::StringRef name);
+  mlir::Type elementOf(llvm::StringRef name);
+  Value field64(llvm::StringRef name, int64_t at);
+  Value field32(llvm::StringRef name, int64_t at);
+  /// Address (i64) of token `firstRow` of this sequence and head.
+  Value rowAddress(llvm::StringRef name, Value row);
+  Value paramAddress(llvm::StringRef name);
+
+  void barrier() { teamBarrier(); }
+  void teamBarrier();
+
+  Ptx &p;
+  tile::KernelOp kernel;
+  const int64_t warps, threads; ///< Of the team.
+  const int64_t C;              ///< Rows of a chunk.
+  bool scan, wide;              ///< wide: products by wgmma.
+
+  llvm::DenseMap<Value, Values> registers;
+  llvm::DenseMap<Value, SharedTile> tiles;
+  llvm::DenseMap<Value, int64_t> strips; ///< Index of the strip being unrolled.
+  llvm::DenseMap<Value, RingState> rings;
+  llvm::SmallVector<Value> ringOrder;
+
+  /// Products under way: commit group and value.
+  llvm::SmallVector<std::pair<int64_t, Value>> pending;
+  int64_t committed = 0;
+  bool exports = false;
+
+  int64_t sharedBytes = 0;
+  Value tid, lane, warp, g,
+      t; ///< g = lane / 4, t = lane % 4; warp in the team.
+  // Coordinates of the work.
+  Value head, sequence, inputSequence,
+      firstToken;           ///< firstToken: of the chunk
+                            ///< or the sequence, in rows.
+  Value rows;               ///< Tokens of this chunk that are there.
+  Value blob;               ///< ptr<1> of the first chunk's blob.
+  Value blobStep;           ///< i64: to the next chunk's.
+  Value slice;              ///< Number of this team's slice.
+  Value chunkCount, length; ///< Of the sequence (scan).
+  Value chunkIndex;         ///< In emitChunks.
+};
+
+} // namespace plum::gpu
+
+#endif // PLUM_LIB_CONVERSION_GPU_TILEEMITTER_H

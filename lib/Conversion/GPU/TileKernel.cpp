@@ -1,0 +1,868 @@
+//===- TileKernel.cpp - The frame of tile kernels ---------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where a CTA finds its work, and how a scan is fed. A scan's team is followed
+// by producer warps: on sm_90a the first issues, from one thread, the bulk
+// copies of the blobs, the second copies rows of inputs; on sm_80 one warp
+// copies everything. A ring has two barriers per stage: `full` completes when
+// all parts have arrived, `empty` when every warp of the team has let go.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Elementwise.h"
+#include "TileEmitter.h"
+
+#include "plum/ABI/GpuABI.h"
+#include "plum/Conversion/Passes.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+#define DEBUG_TYPE "plum-tile-to-nvvm"
+
+namespace plum {
+#define GEN_PASS_DEF_TILETONVVMPASS
+#include "plum/Conversion/Passes.h.inc"
+} // namespace plum
+
+using namespace mlir;
+using namespace plum;
+using namespace plum::gpu;
+
+#define ARG(NAME) int64_t(offsetof(plum_gpu_args, NAME))
+
+//===----------------------------------------------------------------------===//
+// Shared memory
+//===----------------------------------------------------------------------===//
+
+int64_t plum::gpu::planShared(tile::KernelOp kernel) {
+  Block &body = kernel.getBody().front();
+  DenseMap<Operation *, int64_t> order;
+  SmallVector<int64_t> barriers;
+  int64_t n = 0;
+  for (Operation &op : body) {
+    order[&op] = ++n;
+    if (isa<tile::BarrierOp, tile::CumulateOp, tile::ArrivedOp>(op))
+      barriers.push_back(n);
+  }
+  struct Life {
+    tile::AllocOp op;
+    int64_t begin, end, bytes, offset;
+  };
+  SmallVector<Life> lives;
+  for (auto alloc : body.getOps<tile::AllocOp>()) {
+    Life life{alloc, n, 0,
+              (alloc.getTile().getType().bytes() + 1023) / 1024 * 1024, 0};
+    SmallVector<Value> names{alloc.getTile()};
+    while (!names.empty())
+      for (Operation *user : names.pop_back_val().getUsers()) {
+        Operation *top = body.findAncestorOpInBlock(*user);
+        life.begin = std::min(life.begin, order[top]);
+        // A bulk copy reads its tile until the kernel's end.
+        life.end =
+            std::max(life.end, isa<tile::ExportOp>(user) ? n : order[top]);
+        if (auto reuse = dyn_cast<tile::ReuseOp>(user))
+          names.push_back(reuse.getTile());
+      }
+    lives.push_back(life);
+  }
+  auto apart = [&](const Life &a, const Life &b) {
+    const Life &first = a.end < b.begin ? a : b,
+               &second = a.end < b.begin ? b : a;
+    return first.end < second.begin &&
+           llvm::any_of(
+               barriers,
+               [&](int64_t at) { return at > first.end && at < second.begin; });
+  };
+  int64_t total = 0;
+  // Large tiles first; each at the lowest place where nobody lives.
+  SmallVector<unsigned> bySize(lives.size());
+  std::iota(bySize.begin(), bySize.end(), 0);
+  llvm::sort(bySize, [&](unsigned a, unsigned b) {
+    return std::pair(-lives[a].bytes, a) < std::pair(-lives[b].bytes, b);
+  });
+  SmallVector<unsigned> placed;
+  for (unsigned i : bySize) {
+    Life &life = lives[i];
+    int64_t at = 0;
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (unsigned j : placed)
+        if (at < lives[j].offset + lives[j].bytes &&
+            lives[j].offset < at + life.bytes && !apart(life, lives[j])) {
+          at = lives[j].offset + lives[j].bytes;
+          moved = true;
+        }
+    }
+    life.offset = at;
+    life.op.setOffset(at);
+    placed.push_back(i);
+    total = std::max(total, at + life.bytes);
+  }
+  return total;
+}
+
+//===----------------------------------------------------------------------===//
+// Frame
+//===----------------------------------------------------------------------===//
+
+TileEmitter::TileEmitter(Ptx &p, tile::KernelOp kernel)
+    : p(p), kernel(kernel), warps(kernel.getWarps()), threads(warps * 32),
+      C(kernel.getChunk()), scan(kernel.getRole() == "scan"),
+      wide(scan && p.chip.hopper() && warps % 4 == 0) {}
+
+void TileEmitter::teamBarrier() {
+  p.fenceAsync(); // What was written may be copied out by the bulk engine.
+  p.barrier(0, threads);
+}
+
+/// `cu_seqlens[i]` as i32 rows.
+static Value sequenceStart(Ptx &p, Value cu, Value flags, Value i) {
+  Value wide =
+      p.cmp(arith::CmpIPredicate::ne, p.bitAnd(flags, PLUM_GPU_CU64), p.i32(0));
+  return p.ifElse(
+      wide, p.getI32Type(),
+      [&]() -> Values {
+        Value at = p.global(p.add(cu, p.shl(p.toI64(i), 3)));
+        return {p.toI32(p.load(p.getI64Type(), at))};
+      },
+      [&]() -> Values {
+        Value at = p.global(p.add(cu, p.shl(p.toI64(i), 2)));
+        return {p.load(p.getI32Type(), at)};
+      })[0];
+}
+
+void TileEmitter::coordinatesPrepare(function_ref<void()> body) {
+  Type i32 = p.getI32Type();
+  Value id = p.ctaid(), heads = p.argument(ARG(heads), i32);
+  head = p.remu(id, heads);
+  Value chunk = p.divu(id, heads);
+  Value cu = p.argument(ARG(cu_seqlens), p.getI64Type());
+  Value packed = p.cmp(arith::CmpIPredicate::ne, cu, p.i64(0));
+  Values where = p.ifElse(
+      packed, {i32, i32, i32},
+      [&]() -> Values {
+        // The sequence is the last whose first chunk is not after this one:
+        // every lane counts some, the warp adds up.
+        Value offsets = p.argument(ARG(chunk_offsets), p.getI64Type());
+        Value count = p.argument(ARG(sequences), i32);
+        Value end = p.add(count, 1);
+        Value before = p.loop(
+            lane, end, 32, ValueRange{p.i32(0)},
+            [&](Value i, ValueRange sum) -> Values {
+              Value at = p.global(p.add(offsets, p.shl(p.toI64(i), 2)));
+              Value first = p.load(i32, at);
+              Value counts = p.ge(chunk, first);
+              return {p.add(sum[0], p.select(counts, p.i32(1), p.i32(0)))};
+            })[0];
+        p.syncWarp();
+        for (int64_t delta : {1, 2, 4, 8, 16})
+          before = p.add(before, p.shuffleXor(before, delta));
+        Value s = p.sub(before, p.i32(1));
+        Value inside = p.lt(s, count);
+        Value safe = p.minimum(s, p.sub(count, p.i32(1)));
+        Value flags = p.argument(ARG(flags), i32);
+        Value start = sequenceStart(p, cu, flags, safe);
+        Value stop = sequenceStart(p, cu, flags, p.add(safe, 1));
+        Value first =
+            p.load(i32, p.global(p.add(offsets, p.shl(p.toI64(safe), 2))));
+        Value row = p.mul(p.sub(chunk, first), C);
+        Value left = p.minimum(p.sub(p.sub(stop, start), row), p.i32(C));
+        return {p.i32(0), p.add(start, row), p.select(inside, left, p.i32(0))};
+      },
+      [&]() -> Values {
+        Value perSequence = p.argument(ARG(chunks), i32);
+        Value tokens = p.argument(ARG(tokens), i32);
+        Value row = p.mul(p.remu(chunk, perSequence), C);
+        return {p.divu(chunk, perSequence), row,
+                p.minimum(p.sub(tokens, row), p.i32(C))};
+      });
+  inputSequence = where[0];
+  firstToken = where[1];
+  rows = where[2];
+  Value blobs = p.argument(ARG(blobs), p.getI64Type());
+  Value number = p.add(p.mul(p.toI64(chunk), p.toI64(heads)), p.toI64(head));
+  blob = p.global(p.add(blobs, p.mul(number, p.i64(kernel.getBlob()))));
+  slice = p.i32(0);
+  p.ifThen(p.lt(p.i32(0), rows), body);
+}
+
+void TileEmitter::coordinatesScan(function_ref<void()> body) {
+  Type i32 = p.getI32Type();
+  Value id = p.ctaid(), heads = p.argument(ARG(heads), i32);
+  slice = p.remu(id, kernel.getSlices());
+  Value pair = p.divu(id, kernel.getSlices());
+  head = p.remu(pair, heads);
+  sequence = p.divu(pair, heads);
+  Value cu = p.argument(ARG(cu_seqlens), p.getI64Type());
+  Value packed = p.cmp(arith::CmpIPredicate::ne, cu, p.i64(0));
+  Value tokens = p.argument(ARG(tokens), i32);
+  Values where = p.ifElse(
+      packed, {i32, i32, i32, i32},
+      [&]() -> Values {
+        Value flags = p.argument(ARG(flags), i32);
+        Value start = sequenceStart(p, cu, flags, sequence);
+        Value stop = sequenceStart(p, cu, flags, p.add(sequence, 1));
+        Value offsets = p.argument(ARG(chunk_offsets), p.getI64Type());
+        Value first =
+            p.load(i32, p.global(p.add(offsets, p.shl(p.toI64(sequence), 2))));
+        return {p.i32(0), start, p.sub(stop, start), first};
+      },
+      [&]() -> Values {
+        Value chunks = p.argument(ARG(chunks), i32);
+        return {sequence, p.i32(0), tokens, p.mul(sequence, chunks)};
+      });
+  inputSequence = where[0];
+  firstToken = where[1];
+  length = where[2];
+  chunkCount = p.divu(p.add(length, C - 1), C);
+  Value blobs = p.argument(ARG(blobs), p.getI64Type());
+  Value number = p.add(p.mul(p.toI64(where[3]), p.toI64(heads)), p.toI64(head));
+  blob = p.global(p.add(blobs, p.mul(number, p.i64(kernel.getBlob()))));
+  blobStep = p.mul(p.toI64(heads), p.i64(kernel.getBlob()));
+  // The pool's slot, or a row that is padding and leaves everything alone.
+  Value slots = p.argument(ARG(slots), p.getI64Type());
+  Value row = sequence;
+  sequence = p.ifElse(
+      p.cmp(arith::CmpIPredicate::ne, slots, p.i64(0)), i32,
+      [&]() -> Values {
+        Value flags = p.argument(ARG(flags), i32);
+        Value wideSlots = p.cmp(arith::CmpIPredicate::ne,
+                                p.bitAnd(flags, PLUM_GPU_SLOTS64), p.i32(0));
+        return p.ifElse(
+            wideSlots, i32,
+            [&]() -> Values {
+              return {p.toI32(
+                  p.load(p.getI64Type(),
+                         p.global(p.add(slots, p.shl(p.toI64(row), 3)))))};
+            },
+            [&]() -> Values {
+              return {
+                  p.load(i32, p.global(p.add(slots, p.shl(p.toI64(row), 2))))};
+            });
+      },
+      [&]() -> Values { return {row}; })[0];
+  p.ifThen(p.ge(sequence, p.i32(0)), body);
+}
+
+KernelShape TileEmitter::emit() {
+  Block &body = kernel.getBody().front();
+  sharedBytes = planShared(kernel);
+  planRings();
+  tid = p.tid();
+  lane = p.bitAnd(tid, 31);
+  warp = p.shr(tid, 5);
+  g = p.shr(lane, 2);
+  t = p.bitAnd(lane, 3);
+  KernelShape shape;
+  shape.sharedBytes = sharedBytes;
+  if (!scan) {
+    coordinatesPrepare([&] {
+      emitBlock(body);
+      if (exports)
+        p.ifThen(p.eq(tid, p.i32(0)), [&] { p.bulkWaitRead(0); });
+    });
+    shape.threads = threads;
+    shape.ctasPerSM = std::clamp<int64_t>(227 * 1024 / (sharedBytes + 1024), 1,
+                                          2048 / threads);
+    // Registers for that many, at most what one thread may have.
+    shape.ctasPerSM = std::min<int64_t>(
+        shape.ctasPerSM, 12 * 32 / threads ? 12 * 32 / threads : 1);
+    return shape;
+  }
+  coordinatesScan([&] {
+    initBarriers();
+    const int64_t producers = !p.chip.hopper() ? 1 : wide ? 4 : 2;
+    shape.threads = threads + producers * 32;
+    p.barrier(15, shape.threads);
+    p.ifElse(
+        p.ge(warp, p.i32(warps)), {},
+        [&]() -> Values {
+          if (wide)
+            p.setMaxRegisters(false, 24);
+          produce();
+          return {};
+        },
+        [&]() -> Values {
+          if (wide)
+            p.setMaxRegisters(true, warps > 4 ? 240 : 240);
+          emitBlock(body);
+          return {};
+        });
+  });
+  if (wide)
+    shape.registers = warps > 4 ? 168 : 136;
+  return shape;
+}
+
+//===----------------------------------------------------------------------===//
+// Rings
+//===----------------------------------------------------------------------===//
+
+void TileEmitter::planRings() {
+  for (auto op : kernel.getBody().front().getOps<tile::RingOp>()) {
+    RingState ring;
+    ring.op = op;
+    int64_t at = 0;
+    for (Attribute attr : op.getParts()) {
+      auto part = cast<tile::PartAttr>(attr);
+      ring.offsets.push_back(at);
+      at += part.getType().bytes();
+      (part.getRows() ? ring.rows : ring.blobs) = true;
+      if (!part.getRows())
+        ring.blobBytes += part.getType().bytes();
+    }
+    ring.usedBytes = (at + 15) / 16 * 16;
+    ring.stageBytes = (at + 1023) / 1024 * 1024;
+    ring.base = sharedBytes;
+    sharedBytes += ring.stageBytes * op.getStages();
+    rings[op.getRing()] = ring;
+    ringOrder.push_back(op.getRing());
+  }
+  // Barriers fit behind the parts of some stage, as a rule.
+  int64_t bytes = 0, at = -1;
+  for (Value name : ringOrder)
+    bytes += 16 * rings[name].op.getStages();
+  for (Value name : ringOrder) {
+    RingState &ring = rings[name];
+    if (ring.stageBytes - ring.usedBytes >= bytes)
+      at = ring.base + ring.usedBytes;
+  }
+  if (at < 0) {
+    at = sharedBytes;
+    sharedBytes += bytes;
+  }
+  for (Value name : ringOrder) {
+    rings[name].barriers = at;
+    at += 16 * rings[name].op.getStages();
+  }
+}
+
+Value TileEmitter::stageBase(RingState &ring, Value index) {
+  return p.at(p.shared(ring.base), p.mul(index, ring.stageBytes));
+}
+Value TileEmitter::fullBarrier(RingState &ring, Value index) {
+  return p.at(p.shared(ring.barriers), p.shl(index, 3));
+}
+Value TileEmitter::emptyBarrier(RingState &ring, Value index) {
+  return p.at(fullBarrier(ring, index), int64_t(ring.op.getStages()) * 8);
+}
+std::pair<Value, Value> TileEmitter::nextStage(RingState &ring, Value index,
+                                               Value parity) {
+  Value next = p.add(index, 1);
+  Value wraps = p.eq(next, p.i32(ring.op.getStages()));
+  return {p.select(wraps, p.i32(0), next),
+          p.select(wraps, p.bitXor(parity, p.i32(1)), parity)};
+}
+
+void TileEmitter::initBarriers() {
+  p.ifThen(p.eq(tid, p.i32(0)), [&] {
+    for (Value name : ringOrder) {
+      RingState &ring = rings[name];
+      // Whoever fills: one thread that expects bytes, a warp that copies rows.
+      int64_t arrivals =
+          !p.chip.hopper() ? 32 : (ring.blobs ? 1 : 0) + (ring.rows ? 32 : 0);
+      for (int64_t s = 0; s < int64_t(ring.op.getStages()); ++s) {
+        p.barrierInit(fullBarrier(ring, p.i32(s)), arrivals);
+        p.barrierInit(emptyBarrier(ring, p.i32(s)), warps);
+      }
+    }
+    p.fenceBarrierInit();
+  });
+}
+
+void TileEmitter::produce() {
+  if (!p.chip.hopper())
+    return produceAll();
+  p.ifThen(p.eq(warp, p.i32(warps)),
+           [&] { p.ifThen(p.eq(lane, p.i32(0)), [&] { produceBlobs(); }); });
+  bool rows = llvm::any_of(ringOrder, [&](Value r) { return rings[r].rows; });
+  if (rows)
+    p.ifThen(p.eq(warp, p.i32(warps + 1)), [&] { produceRows(); });
+}
+
+/// State of a producer's loop: stage and parity of each ring it fills.
+void TileEmitter::produceBlobs() {
+  Values init{p.i64(0)};
+  for (size_t i = 0; i < ringOrder.size(); ++i)
+    init.append({p.i32(0), p.i32(1)});
+  p.loop(p.i32(0), chunkCount, 1, init, [&](Value, ValueRange state) -> Values {
+    Value from = p.at(blob, state[0]);
+    Values next{p.add(state[0], blobStep)};
+    for (auto [i, name] : llvm::enumerate(ringOrder)) {
+      RingState &ring = rings[name];
+      Value index = state[1 + 2 * i], parity = state[2 + 2 * i];
+      if (ring.blobs) {
+        p.wait(emptyBarrier(ring, index), parity);
+        Value full = fullBarrier(ring, index), stage = stageBase(ring, index);
+        p.arriveExpect(full, p.i32(ring.blobBytes));
+        // Parts that lie side by side on both sides are one copy.
+        int64_t run = -1, runFrom = 0, runTo = 0;
+        Value runSlice;
+        auto flush = [&] {
+          if (run > 0) {
+            Value source = p.at(from, runFrom);
+            if (runSlice)
+              source = p.at(source, p.toI64(runSlice));
+            p.bulkLoad(p.at(stage, runTo), source, run, full);
+          }
+          run = -1;
+          runSlice = Value();
+        };
+        for (auto [k, attr] : llvm::enumerate(ring.op.getParts())) {
+          auto part = cast<tile::PartAttr>(attr);
+          if (part.getRows()) {
+            flush();
+            continue;
+          }
+          int64_t bytes = part.getType().bytes();
+          bool joins = run > 0 && !part.getSliced() && !runSlice &&
+                       part.getBlob() == runFrom + run &&
+                       ring.offsets[k] == runTo + run;
+          if (joins) {
+            run += bytes;
+            continue;
+          }
+          flush();
+          run = bytes;
+          runFrom = part.getBlob();
+          runTo = ring.offsets[k];
+          if (part.getSliced())
+            runSlice = p.mul(slice, bytes);
+        }
+        flush();
+      }
+      auto [n, par] = nextStage(ring, index, parity);
+      next.append({n, par});
+    }
+    return next;
+  });
+}
+
+void TileEmitter::produceRows() {
+  Values init;
+  for (size_t i = 0; i < ringOrder.size(); ++i)
+    init.append({p.i32(0), p.i32(1)});
+  p.loop(p.i32(0), chunkCount, 1, init,
+         [&](Value n, ValueRange state) -> Values {
+           Values next;
+           for (auto [i, name] : llvm::enumerate(ringOrder)) {
+             RingState &ring = rings[name];
+             Value index = state[2 * i], parity = state[2 * i + 1];
+             if (ring.rows) {
+               p.wait(emptyBarrier(ring, index), parity);
+               Value row0 = p.mul(n, C);
+               for (auto [k, attr] : llvm::enumerate(ring.op.getParts())) {
+                 auto part = cast<tile::PartAttr>(attr);
+                 if (!part.getRows())
+                   continue;
+                 SharedTile to{p.at(stageBase(ring, index), ring.offsets[k]),
+                               part.getType()};
+                 copyRows(part.getRows(), to, lane, 32, p.add(firstToken, row0),
+                          p.sub(length, row0),
+                          p.mul(slice, kernel.getSlice() * 2));
+               }
+               p.copyArrive(fullBarrier(ring, index));
+             }
+             auto [nx, par] = nextStage(ring, index, parity);
+             next.append({nx, par});
+           }
+           return next;
+         });
+}
+
+/// sm_80: one warp, 16 bytes a lane and turn.
+void TileEmitter::produceAll() {
+  Values init{p.i64(0)};
+  for (size_t i = 0; i < ringOrder.size(); ++i)
+    init.append({p.i32(0), p.i32(1)});
+  p.loop(p.i32(0), chunkCount, 1, init,
+         [&](Value n, ValueRange state) -> Values {
+           Value from = p.at(blob, state[0]);
+           Values next{p.add(state[0], blobStep)};
+           Value mine = p.shl(lane, 4);
+           for (auto [i, name] : llvm::enumerate(ringOrder)) {
+             RingState &ring = rings[name];
+             Value index = state[1 + 2 * i], parity = state[2 + 2 * i];
+             p.wait(emptyBarrier(ring, index), parity);
+             Value stage = stageBase(ring, index);
+             Value row0 = p.mul(n, C);
+             for (auto [k, attr] : llvm::enumerate(ring.op.getParts())) {
+               auto part = cast<tile::PartAttr>(attr);
+               SharedTile to{p.at(stage, ring.offsets[k]), part.getType()};
+               if (part.getRows()) {
+                 copyRows(part.getRows(), to, lane, 32, p.add(firstToken, row0),
+                          p.sub(length, row0),
+                          p.mul(slice, kernel.getSlice() * 2));
+                 continue;
+               }
+               const int64_t bytes = part.getType().bytes();
+               Value source = p.at(from, part.getBlob());
+               if (part.getSliced())
+                 source = p.at(source, p.toI64(p.mul(slice, bytes)));
+               auto copy = [&](Value offset) {
+                 p.copy16(p.at(to.base, offset), p.at(source, p.toI64(offset)),
+                          p.i32(16));
+               };
+               const int64_t whole = bytes / 2048 * 2048;
+               p.loop(p.i32(0), p.i32(whole), 2048, [&](Value at) {
+                 Value base = p.add(at, mine);
+                 for (int64_t u = 0; u < 4; ++u)
+                   copy(p.add(base, u * 512));
+               });
+               for (int64_t at = whole; at < bytes; at += 512)
+                 p.ifThen(p.lt(mine, p.i32(bytes - at)),
+                          [&] { copy(p.add(mine, at)); });
+             }
+             p.copyArrive(fullBarrier(ring, index));
+             auto [nx, par] = nextStage(ring, index, parity);
+             next.append({nx, par});
+           }
+           return next;
+         });
+}
+
+//===----------------------------------------------------------------------===//
+// Structure
+//===----------------------------------------------------------------------===//
+
+void TileEmitter::emitBlock(Block &block) {
+  for (Operation &op : block)
+    emitOp(&op);
+}
+
+void TileEmitter::emitStrips(tile::StripsOp op) {
+  Block &body = op.getBody().front();
+  auto yield = cast<tile::YieldOp>(body.getTerminator());
+  const size_t carried = op.getInit().size();
+  SmallVector<Values> state, pieces(op.getNumResults() - carried);
+  for (Value v : op.getInit())
+    state.push_back(use(v));
+  for (int64_t s = 0; s < int64_t(op.getCount()); ++s) {
+    strips[body.getArgument(0)] = s;
+    for (size_t i = 0; i < carried; ++i)
+      set(body.getArgument(1 + i), state[i]);
+    for (Operation &inner : body.without_terminator())
+      emitOp(&inner);
+    for (size_t i = 0; i < carried; ++i)
+      state[i] = use(yield.getValues()[i]);
+    for (size_t i = 0; i < pieces.size(); ++i)
+      pieces[i].append(use(yield.getValues()[carried + i]));
+  }
+  for (size_t i = 0; i < carried; ++i)
+    set(op.getResult(i), state[i]);
+  for (size_t i = 0; i < pieces.size(); ++i)
+    set(op.getResult(carried + i), pieces[i]);
+}
+
+void TileEmitter::emitChunks(tile::ChunksOp op) {
+  Block &body = op.getBody().front();
+  auto yield = cast<tile::YieldOp>(body.getTerminator());
+  // Stage and parity of each ring, the previous stage, then the registers.
+  Values init;
+  for (size_t i = 0; i < ringOrder.size(); ++i)
+    init.append({p.i32(0), p.i32(0), p.i32(0)});
+  const size_t first = init.size();
+  SmallVector<size_t> counts;
+  for (Value v : op.getInit()) {
+    Values &r = use(v);
+    counts.push_back(r.size());
+    init.append(r);
+  }
+  Values results = p.loop(
+      p.i32(0), chunkCount, 1, init, [&](Value n, ValueRange state) -> Values {
+        chunkIndex = n;
+        rows = p.minimum(p.sub(length, p.mul(n, C)), p.i32(C));
+        for (auto [i, name] : llvm::enumerate(ringOrder)) {
+          RingState &ring = rings[name];
+          ring.index = state[3 * i];
+          ring.parity = state[3 * i + 1];
+          ring.lastIndex = state[3 * i + 2];
+        }
+        size_t at = first;
+        for (auto [arg, count] : llvm::zip(body.getArguments(), counts)) {
+          set(arg, Values(state.slice(at, count)));
+          at += count;
+        }
+        for (Operation &inner : body.without_terminator())
+          emitOp(&inner);
+        awaitAll();
+        committed = 0;
+        Values next;
+        for (Value name : ringOrder) {
+          RingState &ring = rings[name];
+          auto [index, parity] = nextStage(ring, ring.index, ring.parity);
+          next.append({index, parity, ring.index});
+        }
+        for (Value v : yield.getValues())
+          next.append(use(v));
+        return next;
+      });
+  for (auto [i, name] : llvm::enumerate(ringOrder))
+    rings[name].lastIndex = results[3 * i + 2];
+  size_t at = first;
+  for (auto [result, count] : llvm::zip(op.getResults(), counts)) {
+    set(result, Values(ArrayRef(results).slice(at, count)));
+    at += count;
+  }
+  chunkIndex = chunkCount; // What is left belongs to the chunk before the end.
+}
+
+/// Elementwise maths, register by register; the same operands give the same
+/// register, so a broadcast row costs what a row costs.
+void TileEmitter::elementwise(Operation *op) {
+  Value result = op->getResult(0);
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    auto type = dyn_cast<RankedTensorType>(result.getType());
+    if (!type)
+      return set(
+          result,
+          {p.f32(cast<FloatAttr>(constant.getValue()).getValueAsDouble())});
+    auto splat = cast<DenseElementsAttr>(constant.getValue());
+    double number = splat.getSplatValue<APFloat>().convertToDouble();
+    tile::LayoutKind kind = *tile::layoutOf(type);
+    int64_t n = type.getShape().back(), count = 0;
+    switch (kind) {
+    case tile::LayoutKind::Acc:
+    case tile::LayoutKind::Opb:
+      count = n / 8 * (type.getElementType().isF32() ? 4 : 2);
+      break;
+    case tile::LayoutKind::AccRow:
+      count = n / 8 * 2;
+      break;
+    case tile::LayoutKind::AccCol:
+      count = 2;
+      break;
+    case tile::LayoutKind::OpbRow:
+      count = n / 8;
+      break;
+    case tile::LayoutKind::OpbCol:
+      count = 4;
+      break;
+    case tile::LayoutKind::Linear:
+      count = (n + threads - 1) / threads;
+      break;
+    }
+    assert((type.getElementType().isF32() || number == 0) &&
+           "a bf16 constant is 0");
+    Value v = type.getElementType().isF32() ? p.f32(number) : p.i32(0);
+    return set(result, Values(count, v));
+  }
+  if (isa<arith::TruncFOp>(op)) {
+    Values &v = use(op->getOperand(0));
+    Values out;
+    for (size_t i = 0; i < v.size(); i += 2)
+      out.push_back(p.pack(v[i], v[i + 1]));
+    return set(result, out);
+  }
+  if (isa<arith::ExtFOp>(op)) {
+    Values out;
+    for (Value pair : use(op->getOperand(0)))
+      out.append({p.low(pair), p.high(pair)});
+    return set(result, out);
+  }
+  SmallVector<Values> operands;
+  for (Value v : op->getOperands())
+    operands.push_back(use(v));
+  Values out;
+  for (size_t i = 0; i < operands[0].size(); ++i) {
+    Values scalars;
+    for (Values &v : operands)
+      scalars.push_back(v[i]);
+    Value known;
+    for (size_t j = i; j-- > 0 && !known && i - j <= 4;)
+      if (llvm::all_of(operands, [&](Values &v) { return v[j] == v[i]; }))
+        known = out[j];
+    if (!known)
+      known = isa<math::Exp2Op>(op)   ? p.ex2(scalars[0])
+              : isa<math::Log2Op>(op) ? p.lg2(scalars[0])
+                                      : emitScalar(p, op, scalars, Exp::Fast);
+    out.push_back(known);
+  }
+  set(result, out);
+}
+
+void TileEmitter::emitOp(Operation *op) {
+  llvm::TypeSwitch<Operation *>(op)
+      .Case([&](tile::AllocOp o) {
+        tiles[o.getTile()] = {p.shared(*o.getOffset()), o.getTile().getType()};
+      })
+      .Case([&](tile::ReuseOp o) {
+        tiles[o.getTile()] = {tiles.find(o.getFrom())->second.base,
+                              o.getTile().getType()};
+      })
+      .Case([&](tile::RingOp) {})
+      .Case([&](tile::AcquireOp o) {
+        RingState &ring = rings[o.getRing()];
+        p.wait(fullBarrier(ring, ring.index), ring.parity);
+        Value stage = stageBase(ring, ring.index);
+        for (auto [i, part] : llvm::enumerate(o.getParts()))
+          tiles[part] = {p.at(stage, ring.offsets[i]),
+                         cast<tile::SharedType>(part.getType())};
+      })
+      .Case([&](tile::PreviousOp o) {
+        RingState &ring = rings[o.getRing()];
+        Value stage = stageBase(ring, ring.lastIndex);
+        for (auto [i, part] : llvm::enumerate(o.getParts()))
+          tiles[part] = {p.at(stage, ring.offsets[i]),
+                         cast<tile::SharedType>(part.getType())};
+      })
+      .Case([&](tile::ReleaseOp o) {
+        RingState &ring = rings[o.getRing()];
+        Value first = p.eq(lane, p.i32(0));
+        if (o.getPrevious()) {
+          first = p.both(first, p.lt(p.i32(0), chunkIndex));
+        } else {
+          awaitAll();
+        }
+        p.syncWarp();
+        p.ifThen(first, [&] {
+          p.arrive(emptyBarrier(ring,
+                                o.getPrevious() ? ring.lastIndex : ring.index));
+        });
+      })
+      .Case([&](tile::BarrierOp) { teamBarrier(); })
+      .Case([&](tile::ArrivedOp) {
+        p.copyWait(0);
+        p.barrier(0, threads);
+      })
+      .Case([&](tile::StripsOp o) { emitStrips(o); })
+      .Case([&](tile::ChunksOp o) { emitChunks(o); })
+      .Case([&](tile::TailOp o) {
+        p.ifThen(p.lt(p.i32(0), chunkCount), [&] {
+          emitBlock(o.getBody().front());
+          awaitAll();
+        });
+      })
+      .Case([&](tile::LoadOp o) { load(o); })
+      .Case([&](tile::StoreOp o) { store(o); })
+      .Case([&](tile::ElementOp o) { element(o); })
+      .Case([&](tile::ParamOp o) { param(o); })
+      .Case([&](tile::ColumnOp o) { column(o); })
+      .Case([&](tile::ValidOp o) { valid(o); })
+      .Case([&](tile::FetchOp o) { fetch(o); })
+      .Case([&](tile::ExportOp o) { exportTile(o); })
+      .Case([&](tile::ExportVectorOp o) { exportVector(o); })
+      .Case([&](tile::ExportMatrixOp o) { exportMatrix(o); })
+      .Case([&](tile::WriteRowsOp o) { writeRows(o); })
+      .Case([&](tile::LoadStateOp o) { loadState(o); })
+      .Case([&](tile::StoreStateOp o) { storeState(o); })
+      .Case([&](tile::StripOp o) {
+        Values &v = use(o.getValue());
+        int64_t n =
+            v.size() * 16 /
+            cast<RankedTensorType>(o.getValue().getType()).getDimSize(1);
+        set(o.getResult(),
+            Values(ArrayRef(v).slice(constantIndex(o.getStrip()) * n, n)));
+      })
+      .Case([&](tile::BroadcastOp o) { broadcast(o); })
+      .Case([&](tile::ReduceOp o) { reduce(o); })
+      .Case([&](tile::CumsumOp o) { cumsum(o); })
+      .Case([&](tile::BlockSumOp o) { blockSum(o); })
+      .Case([&](tile::CumulateOp o) { cumulate(o); })
+      .Case([&](tile::DotOp o) { dot(o); })
+      .Case([&](tile::DotDiagOp o) { dotDiag(o); })
+      .Case([&](tile::DotBlocksOp o) { dotBlocks(o); })
+      .Case([&](tile::PlaceDiagOp o) { placeDiag(o); })
+      .Case([&](tile::MaskOp o) { mask(o); })
+      .Case([&](tile::HalfOp o) { half(o); })
+      .Case([&](tile::InverseOp o) { inverse(o); })
+      .Default([&](Operation *o) { elementwise(o); });
+}
+
+//===----------------------------------------------------------------------===//
+// The index kernel, and the pass
+//===----------------------------------------------------------------------===//
+
+/// chunk_offsets[i] = chunks of the sequences before i, by one warp.
+static KernelShape emitIndex(Ptx &p, int64_t C) {
+  Type i32 = p.getI32Type();
+  Value lane = p.tid();
+  Value count = p.argument(ARG(sequences), i32);
+  Value cu = p.argument(ARG(cu_seqlens), p.getI64Type());
+  Value offsets = p.argument(ARG(chunk_offsets), p.getI64Type());
+  Value flags = p.argument(ARG(flags), i32);
+  p.loop(p.i32(0), p.add(count, 1), 32, ValueRange{p.i32(0)},
+         [&](Value base, ValueRange state) -> Values {
+           Value i = p.add(base, lane);
+           Value chunks = p.ifElse(
+               p.lt(i, count), i32,
+               [&]() -> Values {
+                 Value n = p.sub(sequenceStart(p, cu, flags, p.add(i, 1)),
+                                 sequenceStart(p, cu, flags, i));
+                 return {p.divu(p.add(n, C - 1), C)};
+               },
+               [&]() -> Values { return {p.i32(0)}; })[0];
+           Value sum = chunks;
+           for (int64_t d : {1, 2, 4, 8, 16}) {
+             Value up = p.shuffleUp(sum, d);
+             sum = p.select(p.ge(lane, p.i32(d)), p.add(sum, up), sum);
+           }
+           Value before = p.add(state[0], p.sub(sum, chunks));
+           p.ifThen(p.ge(count, i), [&] {
+             p.store(before, p.global(p.add(offsets, p.shl(p.toI64(i), 2))));
+           });
+           p.syncWarp();
+           return {p.add(state[0], p.shuffleIndex(sum, p.i32(31)))};
+         });
+  KernelShape shape;
+  shape.threads = 32;
+  return shape;
+}
+
+namespace {
+struct TileToNVVMPass : public plum::impl::TileToNVVMPassBase<TileToNVVMPass> {
+  using TileToNVVMPassBase::TileToNVVMPassBase;
+
+  static void describe(Ptx &p, StringRef role, int64_t chunk,
+                       const KernelShape &shape, StringRef grid) {
+    LLVM::LLVMFuncOp f = p.function();
+    auto number = [&](int64_t n) { return p.getI64IntegerAttr(n); };
+    f->setAttr(kFormAttr, p.getStringAttr("chunk"));
+    f->setAttr(kChunkAttr, number(chunk));
+    f->setAttr(kRoleAttr, p.getStringAttr(role));
+    f->setAttr(kGridAttr, p.getStringAttr(grid));
+    f->setAttr(kSlicesAttr, number(1));
+    f->setAttr(kThreadsAttr, number(shape.threads));
+    f->setAttr(kSharedBytesAttr, number(shape.sharedBytes));
+  }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    Chip chip{sm};
+    for (auto kernel :
+         llvm::make_early_inc_range(module.getOps<tile::KernelOp>())) {
+      const int64_t chunk = kernel.getChunk();
+      if (kernel.getRole() == "prepare") {
+        std::string name = kernel.getSymName().str();
+        name.replace(name.rfind("prepare"), 7, "index");
+        Ptx p(module, name, chip);
+        KernelShape shape = emitIndex(p, chunk);
+        p.finish(shape);
+        describe(p, "index", chunk, shape, "one");
+      }
+      Ptx p(module, kernel.getSymName(), chip);
+      KernelShape shape = TileEmitter(p, kernel).emit();
+      if (shape.sharedBytes > (chip.hopper() ? 232448 : 166912)) {
+        kernel.emitOpError()
+            << "needs " << shape.sharedBytes
+            << " bytes of shared memory, more than a CTA can have";
+        return signalPassFailure();
+      }
+      p.finish(shape);
+      bool scan = kernel.getRole() == "scan";
+      describe(p, kernel.getRole(), chunk, shape,
+               scan ? "sequences" : "chunks");
+      p.function()->setAttr(kSlicesAttr,
+                            p.getI64IntegerAttr(kernel.getSlices()));
+      if (!scan)
+        p.function()->setAttr(kBlobBytesAttr,
+                              p.getI64IntegerAttr(kernel.getBlob()));
+      kernel.erase();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,563 @@
+//===- TileMemory.cpp - Shared and global memory of tile kernels -*- C++ -*-==//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TileEmitter.h"
+
+#include "plum/ABI/GpuABI.h"
+
+using namespace mlir;
+using namespace plum;
+using namespace plum::gpu;
+using tile::LayoutKind;
+
+static RankedTensorType tensorOf(Value v) {
+  return cast<RankedTensorType>(v.getType());
+}
+static LayoutKind kindOf(Value v) { return *tile::layoutOf(v.getType()); }
+
+//===----------------------------------------------------------------------===//
+// Where elements are
+//===----------------------------------------------------------------------===//
+
+/// Index along the vector (or, for matrices, nothing) of register i.
+Value TileEmitter::elementIndex(LayoutKind kind, int64_t i) {
+  switch (kind) {
+  case LayoutKind::AccRow:
+    return p.add(p.shl(t, 1), i / 2 * 8 + i % 2);
+  case LayoutKind::AccCol:
+    return p.add(p.add(p.shl(warp, 4), g), i * 8);
+  case LayoutKind::OpbRow:
+    return p.add(g, i * 8);
+  case LayoutKind::OpbCol:
+    return p.add(p.add(p.shl(warp, 4), p.shl(t, 1)), i / 2 * 8 + i % 2);
+  case LayoutKind::Linear:
+    return p.add(tid, i * threads);
+  default:
+    llvm_unreachable("a matrix has two indices");
+  }
+}
+
+static int64_t registerCount(RankedTensorType type, LayoutKind kind,
+                             int64_t threads) {
+  int64_t n = type.getShape().back();
+  switch (kind) {
+  case LayoutKind::Acc:
+  case LayoutKind::Opb:
+    return n / 8 * 4;
+  case LayoutKind::AccRow:
+    return n / 8 * 2;
+  case LayoutKind::AccCol:
+    return 2;
+  case LayoutKind::OpbRow:
+    return n / 8;
+  case LayoutKind::OpbCol:
+    return 4;
+  case LayoutKind::Linear:
+    return (n + threads - 1) / threads;
+  }
+  llvm_unreachable("all layouts are above");
+}
+
+Value TileEmitter::matrixOffset(Value row, int64_t quarter, bool swap) {
+  // Lane l: row l & 15 and 16-byte piece l >> 4, or with `swap` row (l & 7) +
+  // 8 (l >> 4) and piece (l >> 3) & 1. Rows are added as multiples of 8, so
+  // the swizzle is that of l & 7.
+  Value inner = swap ? p.add(p.bitAnd(lane, 7), p.shl(p.shr(lane, 4), 3))
+                     : p.bitAnd(lane, 15);
+  Value piece = swap ? p.bitAnd(p.shr(lane, 3), 1) : p.shr(lane, 4);
+  Value swizzled = p.bitXor(piece, p.bitAnd(lane, 7));
+  Value bytes = p.add(p.shl(p.add(row, inner), 7), p.shl(swizzled, 4));
+  return quarter ? p.bitXor(bytes, p.i32(quarter * 32)) : bytes;
+}
+
+//===----------------------------------------------------------------------===//
+// Shared memory
+//===----------------------------------------------------------------------===//
+
+void TileEmitter::load(tile::LoadOp op) {
+  const SharedTile &from = tiles.find(op.getFrom())->second;
+  RankedTensorType type = tensorOf(op.getResult());
+  LayoutKind kind = kindOf(op.getResult());
+  Values out;
+  if (!from.type.swizzled()) {
+    const int64_t first = op.getStrip() ? constantIndex(op.getStrip()) * 16 : 0;
+    const int64_t pitch = from.type.getCols() * 4;
+    Value base = from.base;
+    if (op.getBlocks()) {
+      base = p.at(base, p.mul(warp, pitch));
+      // One row for all rows of the warp: the same registers for g and g + 8.
+      LayoutKind row =
+          kind == LayoutKind::Opb ? LayoutKind::OpbRow : LayoutKind::AccRow;
+      assert(row == LayoutKind::AccRow &&
+             "tables are read as accumulators are");
+      (void)row;
+      Value at = p.at(base, p.shl(t, 3));
+      for (int64_t j = 0; j < type.getDimSize(1) / 8; ++j) {
+        Value pair =
+            p.load(p.vec(p.getF32Type(), 2), p.at(at, (first + 8 * j) * 4));
+        Value a = p.element(pair, 0), b = p.element(pair, 1);
+        out.append({a, b, a, b});
+      }
+      return set(op.getResult(), out);
+    }
+    base = p.at(base, op.getRow().value_or(0) * pitch + first * 4);
+    int64_t n = registerCount(type, kind, threads);
+    if (kind == LayoutKind::AccRow) {
+      Value at = p.at(base, p.shl(t, 3));
+      for (int64_t j = 0; j < n / 2; ++j) {
+        Value pair = p.load(p.vec(p.getF32Type(), 2), p.at(at, 32 * j));
+        out.append({p.element(pair, 0), p.element(pair, 1)});
+      }
+    } else {
+      for (int64_t i = 0; i < n; ++i) {
+        Value index = elementIndex(kind, i);
+        // Threads beyond the vector read its last element.
+        if (kind == LayoutKind::Linear)
+          index = p.minimum(index, p.i32(type.getDimSize(0) - 1));
+        out.push_back(p.load(p.getF32Type(), p.at(base, p.shl(index, 2))));
+      }
+    }
+    return set(op.getResult(), out);
+  }
+
+  if (op.getTransposed()) {
+    // The result's rows are the tile's columns: warp w has columns 16 w ... of
+    // the tile, a quarter of a panel; the result's columns are rows.
+    Value panel = p.mul(p.shr(warp, 2), from.type.getRows() * 128);
+    Value offset = p.bitXor(matrixOffset(p.i32(0), 0, /*swap=*/true),
+                            p.shl(p.bitAnd(warp, 3), 5));
+    Value at = p.at(p.at(from.base, panel), offset);
+    for (int64_t s = 0; s < type.getDimSize(1) / 16; ++s)
+      out.append(p.ldmatrix4(p.at(at, s * 16 * 128), /*transposed=*/true));
+    return set(op.getResult(), out);
+  }
+  const bool opb = kind == LayoutKind::Opb;
+  const int64_t first = op.getStrip() ? constantIndex(op.getStrip()) : 0;
+  for (int64_t s = 0; s < type.getDimSize(1) / 16; ++s) {
+    int64_t strip = first + s;
+    Value offset = matrixOffset(p.shl(warp, 4), strip % 4, false);
+    Value at =
+        p.at(p.at(from.base, offset), strip / 4 * from.type.getRows() * 128);
+    out.append(p.ldmatrix4(at, opb));
+  }
+  set(op.getResult(), out);
+}
+
+void TileEmitter::store(tile::StoreOp op) {
+  const SharedTile &to = tiles.find(op.getTo())->second;
+  RankedTensorType type = tensorOf(op.getValue());
+  Values &v = use(op.getValue());
+  if (!to.type.swizzled()) {
+    Value base = p.at(to.base, op.getRow().value_or(0) * to.type.getCols() * 4);
+    for (auto [i, value] : llvm::enumerate(v)) {
+      Value index = elementIndex(LayoutKind::Linear, i);
+      auto write = [&, value = value] {
+        p.store(value, p.at(base, p.shl(index, 2)));
+      };
+      if ((int64_t(i) + 1) * threads <= type.getDimSize(0))
+        write();
+      else
+        p.ifThen(p.lt(index, p.i32(type.getDimSize(0))), write);
+    }
+    return;
+  }
+  const int64_t first = op.getStrip() ? constantIndex(op.getStrip()) : 0;
+  for (int64_t s = 0; s < type.getDimSize(1) / 16; ++s) {
+    int64_t strip = first + s;
+    Value panel = p.at(to.base, strip / 4 * to.type.getRows() * 128);
+    ArrayRef<Value> four = ArrayRef(v).slice(4 * s, 4);
+    if (p.chip.hopper()) {
+      p.stmatrix4(p.at(panel, matrixOffset(p.shl(warp, 4), strip % 4, false)),
+                  four, false);
+      continue;
+    }
+    Value row = p.add(p.shl(warp, 4), g);
+    for (int64_t i = 0; i < 4; ++i) {
+      Value piece = p.bitXor(p.i32(strip % 4 * 2 + i / 2), g);
+      Value offset = p.add(p.add(p.shl(row, 7), p.shl(piece, 4)), p.shl(t, 2));
+      p.store(four[i], p.at(p.at(panel, offset), i % 2 * 8 * 128));
+    }
+  }
+}
+
+void TileEmitter::element(tile::ElementOp op) {
+  const SharedTile &from = tiles.find(op.getFrom())->second;
+  set(op.getResult(),
+      {p.load(
+          p.getF32Type(),
+          p.at(from.base,
+               int64_t(op.getRow() * from.type.getCols() + op.getCol()) * 4))});
+}
+
+//===----------------------------------------------------------------------===//
+// plum_gpu_args
+//===----------------------------------------------------------------------===//
+
+int64_t TileEmitter::tensorOffset(StringRef name) {
+  for (auto [i, attr] : llvm::enumerate(kernel.getArguments()))
+    if (cast<tile::ArgumentAttr>(attr).getName() == name)
+      return offsetof(plum_gpu_args, tensors) + i * sizeof(plum_gpu_tensor);
+  llvm_unreachable("the kernel lists every tensor that it names");
+}
+Type TileEmitter::elementOf(StringRef name) {
+  for (Attribute attr : kernel.getArguments())
+    if (cast<tile::ArgumentAttr>(attr).getName() == name)
+      return cast<tile::ArgumentAttr>(attr).getElement();
+  llvm_unreachable("the kernel lists every tensor that it names");
+}
+Value TileEmitter::field64(StringRef name, int64_t at) {
+  return p.argument(tensorOffset(name) + at, p.getI64Type());
+}
+Value TileEmitter::field32(StringRef name, int64_t at) {
+  return p.argument(tensorOffset(name) + at, p.getI32Type());
+}
+
+#define FIELD(NAME) int64_t(offsetof(plum_gpu_tensor, NAME))
+
+Value TileEmitter::rowAddress(StringRef name, Value row) {
+  Value group = field32(name, FIELD(group));
+  Value address =
+      p.add(field64(name, FIELD(data)),
+            p.mul(p.toI64(inputSequence), field64(name, FIELD(sequence))));
+  address = p.add(
+      address, p.mul(p.toI64(p.divu(head, group)), field64(name, FIELD(head))));
+  return p.add(address, p.mul(p.toI64(row), field64(name, FIELD(token))));
+}
+Value TileEmitter::paramAddress(StringRef name) {
+  Value group = field32(name, FIELD(group));
+  return p.add(field64(name, FIELD(data)),
+               p.mul(p.toI64(p.divu(head, group)), field64(name, FIELD(head))));
+}
+
+/// One element of a param or input as f32.
+static Value loadElement(Ptx &p, Type element, Value pointer) {
+  return element.isF32() ? p.load(p.getF32Type(), pointer)
+                         : p.loadHalf(pointer, element.isBF16());
+}
+
+void TileEmitter::param(tile::ParamOp op) {
+  Type element = elementOf(op.getName());
+  int64_t size = element.getIntOrFloatBitWidth() / 8;
+  Value base = p.global(paramAddress(op.getName()));
+  if (op.getResult().getType().isF32())
+    return set(op.getResult(), {loadElement(p, element, base)});
+  RankedTensorType type = tensorOf(op.getResult());
+  LayoutKind kind = kindOf(op.getResult());
+  if (op.getStrip())
+    base = p.at(base, constantIndex(op.getStrip()) * 16 * size);
+  if (scan && kind == LayoutKind::AccCol) // Along V: this team's slice.
+    base = p.at(base, p.toI64(p.mul(slice, kernel.getSlice() * size)));
+  Values out;
+  for (int64_t i = 0, n = registerCount(type, kind, threads); i < n; ++i) {
+    Value index = elementIndex(kind, i);
+    if (kind == LayoutKind::Linear)
+      index = p.minimum(index, p.i32(type.getDimSize(0) - 1));
+    out.push_back(
+        loadElement(p, element, p.at(base, p.toI64(p.mul(index, size)))));
+  }
+  set(op.getResult(), out);
+}
+
+void TileEmitter::column(tile::ColumnOp op) {
+  RankedTensorType type = tensorOf(op.getResult());
+  LayoutKind kind = kindOf(op.getResult());
+  Type element = elementOf(op.getName());
+  Value base = rowAddress(op.getName(), firstToken);
+  Value stride = field64(op.getName(), FIELD(token));
+  Values out;
+  for (int64_t i = 0, n = registerCount(type, kind, threads); i < n; ++i) {
+    Value index = elementIndex(kind, i);
+    Value inside = p.lt(index, rows);
+    out.push_back(p.ifElse(
+        inside, p.getF32Type(),
+        [&]() -> Values {
+          return {loadElement(
+              p, element,
+              p.global(p.add(base, p.mul(p.toI64(index), stride))))};
+        },
+        [&]() -> Values { return {p.f32(0)}; })[0]);
+  }
+  set(op.getResult(), out);
+}
+
+void TileEmitter::valid(tile::ValidOp op) {
+  RankedTensorType type = tensorOf(op.getResult());
+  LayoutKind kind = kindOf(op.getResult());
+  Values &v = use(op.getValue());
+  Value fill = p.f32(op.getFill().convertToDouble());
+  bool matrix = type.getRank() == 2;
+  LayoutKind column = !matrix                   ? kind
+                      : kind == LayoutKind::Opb ? LayoutKind::OpbCol
+                                                : LayoutKind::AccCol;
+  Values inside;
+  int64_t perRow =
+      kind == LayoutKind::Acc || kind == LayoutKind::AccCol ? 2 : 4;
+  if (kind == LayoutKind::Linear)
+    perRow = v.size();
+  for (int64_t i = 0; i < perRow; ++i)
+    inside.push_back(p.lt(elementIndex(column, i), rows));
+  Values out;
+  for (auto [i, value] : llvm::enumerate(v)) {
+    // acc: (g) (g) (g+8) (g+8); opb and vectors: one row each.
+    size_t row = matrix && kind == LayoutKind::Acc ? i % 4 / 2 : i % perRow;
+    out.push_back(p.select(inside[row], value, fill));
+  }
+  set(op.getResult(), out);
+}
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
+void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
+                           int64_t threads, Value firstRow, Value rows,
+                           Value columnBytes) {
+  // Thread i of a step has row i / pieces, piece i % pieces; a step advances a
+  // fixed number of rows.
+  const int64_t pieces = to.type.getCols() / 8, R = to.type.getRows();
+  Value base = rowAddress(input, firstRow);
+  Value stride = field64(input, FIELD(token));
+  if (columnBytes)
+    base = p.add(base, p.toI64(columnBytes));
+  auto one = [&](Value index, int64_t step) {
+    Value row = p.divu(index, pieces), piece = p.remu(index, pieces);
+    Value panel = p.mul(p.shr(piece, 3), R * 128);
+    Value swizzled = p.bitXor(p.bitAnd(piece, 7), p.bitAnd(row, 7));
+    Value offset = p.add(p.add(p.shl(row, 7), p.shl(swizzled, 4)), panel);
+    Value there = p.add(row, step);
+    // A row beyond the end copies nothing; its address must still be one.
+    Value inside = p.lt(there, rows);
+    Value source = p.select(inside, there, p.i32(0));
+    Value address = p.add(p.add(base, p.mul(p.toI64(source), stride)),
+                          p.toI64(p.shl(piece, 4)));
+    p.copy16(p.at(p.at(to.base, offset), step * 128), p.global(address),
+             p.select(inside, p.i32(16), p.i32(0)));
+  };
+  const int64_t total = R * pieces;
+  if (threads % pieces == 0 && threads / pieces % 8 == 0 &&
+      total % threads == 0) {
+    for (int64_t i = 0; i < total / threads; ++i)
+      one(thread, i * (threads / pieces));
+    return;
+  }
+  for (int64_t i = 0; i < total; i += threads) {
+    Value index = p.add(thread, i);
+    if (i + threads <= total)
+      one(index, 0);
+    else
+      p.ifThen(p.lt(index, p.i32(total)), [&] { one(index, 0); });
+  }
+}
+
+void TileEmitter::fetch(tile::FetchOp op) {
+  copyRows(op.getInput(), tiles.find(op.getTo())->second, tid, threads,
+           firstToken, rows, Value());
+}
+
+void TileEmitter::exportTile(tile::ExportOp op) {
+  const SharedTile &from = tiles.find(op.getTile())->second;
+  Value to = p.at(blob, op.getBlob());
+  const int64_t bytes = from.type.bytes();
+  if (p.chip.hopper()) {
+    exports = true;
+    p.ifThen(p.eq(tid, p.i32(0)), [&] {
+      p.bulkStore(to, from.base, bytes);
+      p.bulkCommit();
+    });
+    return;
+  }
+  Type four = p.vec(p.getI32Type(), 4);
+  Value mine = p.shl(tid, 4);
+  Value source = p.at(from.base, mine), target = p.at(to, p.toI64(mine));
+  for (int64_t i = 0; i < bytes; i += threads * 16)
+    if (i + threads * 16 <= bytes)
+      p.store(p.load(four, p.at(source, i)), p.at(target, i));
+    else
+      p.ifThen(p.lt(mine, p.i32(bytes - i)), [&] {
+        p.store(p.load(four, p.at(source, i)), p.at(target, i));
+      });
+}
+
+void TileEmitter::exportVector(tile::ExportVectorOp op) {
+  Values &v = use(op.getValue());
+  Value to = p.at(blob, op.getBlob());
+  int64_t n = tensorOf(op.getValue()).getDimSize(0);
+  for (auto [i, value] : llvm::enumerate(v)) {
+    Value index = elementIndex(LayoutKind::Linear, i);
+    auto write = [&, value = value] {
+      p.store(value, p.at(to, p.toI64(p.shl(index, 2))));
+    };
+    if ((int64_t(i) + 1) * threads <= n)
+      write();
+    else
+      p.ifThen(p.lt(index, p.i32(n)), write);
+  }
+}
+
+void TileEmitter::exportMatrix(tile::ExportMatrixOp op) {
+  Values &v = use(op.getValue());
+  RankedTensorType type = tensorOf(op.getValue());
+  Value to = p.at(blob, op.getBlob());
+  Value row = p.add(p.shl(warp, 4), g);
+  const int64_t R = type.getDimSize(0);
+  for (int64_t j = 0; j < type.getDimSize(1) / 8; ++j) {
+    Value piece = p.bitXor(p.i32(j % 8), g);
+    Value offset = p.add(p.add(p.shl(row, 7), p.shl(piece, 4)), p.shl(t, 2));
+    Value at = p.at(p.at(to, p.toI64(offset)), j / 8 * R * 128);
+    p.store(v[2 * j], at);
+    p.store(v[2 * j + 1], p.at(at, 8 * 128));
+  }
+}
+
+void TileEmitter::writeRows(tile::WriteRowsOp op) {
+  // Groups of four warps each have a panel of 64 columns of their own.
+  const SharedTile &panel = tiles.find(op.getPanel())->second;
+  Values v = use(op.getValue());
+  const bool byGroup = warps % 4 == 0;
+  const int64_t groupThreads = byGroup ? 128 : threads;
+  const int64_t columns = byGroup ? 64 : panel.type.getCols();
+  Value group = byGroup ? p.shr(warp, 2) : p.i32(0);
+  Value inGroup = byGroup ? p.bitAnd(tid, 127) : tid;
+  const int64_t R = panel.type.getRows();
+  Value first = p.add(p.shl(group, 1), 1), second = p.add(p.shl(group, 1), 2);
+
+  p.barrier(first, groupThreads); // The rows of the last call have been read.
+  Value base = p.at(panel.base, p.mul(p.shr(warp, 2), R * 128));
+  Value quarter = p.shl(p.bitAnd(warp, 3), 5);
+  if (p.chip.hopper()) {
+    Value at = p.at(base, p.bitXor(matrixOffset(p.i32(0), 0, true), quarter));
+    for (int64_t s = 0; s < R / 16; ++s)
+      p.stmatrix4(p.at(at, s * 16 * 128), ArrayRef(v).slice(4 * s, 4), true);
+  } else {
+    // Element (v, token): two rows of the panel for each pair.
+    for (int64_t i = 0; i < int64_t(v.size()); ++i) {
+      Value token = p.add(p.shl(t, 1), i / 2 * 8);
+      Value column = p.add(p.shl(p.bitAnd(warp, 3), 4), p.add(g, i % 2 * 8));
+      for (int64_t half : {0, 1}) {
+        Value row = p.add(token, half);
+        Value piece = p.bitXor(p.shr(column, 3), p.bitAnd(row, 7));
+        Value offset = p.add(p.add(p.shl(row, 7), p.shl(piece, 4)),
+                             p.shl(p.bitAnd(column, 7), 1));
+        Value bits = p.createOrFold<arith::TruncIOp>(
+            p.getI16Type(), half ? p.shr(v[i], 16) : v[i]);
+        p.store(bits, p.at(base, offset));
+      }
+    }
+  }
+  p.barrier(second, groupThreads);
+
+  Value row0 = p.mul(chunkIndex, C);
+  Value there = rows;
+  if (op.getPrevious()) {
+    row0 = p.sub(row0, p.i32(C));
+    there = p.select(p.lt(row0, p.i32(0)), p.i32(0),
+                     p.minimum(p.sub(length, row0), p.i32(C)));
+  }
+  const int64_t pieces = columns / 8;
+  Value start = p.add(firstToken, row0);
+  Value address = rowAddress(op.getOutput(), start);
+  Value stride = field64(op.getOutput(), FIELD(token));
+  Value columnBytes =
+      p.add(p.mul(slice, kernel.getSlice() * 2), p.mul(group, 128));
+  address = p.add(address, p.toI64(columnBytes));
+  Value groupBase = p.at(panel.base, p.mul(group, R * 128));
+  for (int64_t i = 0; i < R * pieces; i += groupThreads) {
+    Value index = p.add(inGroup, i);
+    Value row = p.divu(index, pieces), piece = p.remu(index, pieces);
+    Value panelOf = p.mul(p.shr(piece, 3), R * 128);
+    Value swizzled = p.bitXor(p.bitAnd(piece, 7), p.bitAnd(row, 7));
+    Value offset = p.add(p.add(p.shl(row, 7), p.shl(swizzled, 4)), panelOf);
+    p.ifThen(p.lt(row, p.minimum(there, p.i32(R))), [&] {
+      Value data = p.load(p.vec(p.getI32Type(), 4), p.at(groupBase, offset));
+      Value to = p.add(p.add(address, p.mul(p.toI64(row), stride)),
+                       p.toI64(p.shl(piece, 4)));
+      p.store(data, p.global(to));
+    });
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// States
+//===----------------------------------------------------------------------===//
+
+/// Runs body(address, register) for the elements of S^T [V slice, K].
+static void forState(Ptx &p, int64_t count, Value base, Value rowStride,
+                     Value columnStride, Value firstColumn, Value firstRow,
+                     function_ref<void(Value, int64_t)> body) {
+  Value at = p.add(base, p.add(p.mul(p.toI64(firstColumn), columnStride),
+                               p.mul(p.toI64(firstRow), rowStride)));
+  Value eight = p.shl(columnStride, 3);
+  Value step = p.shl(rowStride, 3);
+  for (int64_t j = 0; j < count / 4; ++j) {
+    Value next = p.add(at, rowStride);
+    body(at, 4 * j);
+    body(next, 4 * j + 1);
+    body(p.add(at, eight), 4 * j + 2);
+    body(p.add(next, eight), 4 * j + 3);
+    at = p.add(at, step);
+  }
+}
+
+void TileEmitter::loadState(tile::LoadStateOp op) {
+  RankedTensorType type = tensorOf(op.getResult());
+  const int64_t count = type.getDimSize(1) / 8 * 4;
+  StringRef name = op.getName();
+  Value data = field64(name, FIELD(data));
+  SmallVector<Type> types(count, p.getF32Type());
+  Value column =
+      p.add(p.mul(slice, kernel.getSlice()), p.add(p.shl(warp, 4), g));
+  Value base = p.add(
+      p.add(data, p.mul(p.toI64(sequence), field64(name, FIELD(sequence)))),
+      p.mul(p.toI64(head), field64(name, FIELD(head))));
+  auto loads = [&](bool half) -> Values {
+    Values out(count);
+    forState(p, count, base, field64(name, FIELD(row)),
+             field64(name, FIELD(column)), column, p.shl(t, 1),
+             [&](Value at, int64_t i) {
+               out[i] = half ? p.loadHalf(p.global(at), true)
+                             : p.load(p.getF32Type(), p.global(at));
+             });
+    return out;
+  };
+  Value given = p.cmp(arith::CmpIPredicate::ne, data, p.i64(0));
+  set(op.getResult(),
+      p.ifElse(
+          given, types,
+          [&] {
+            return p.ifElse(
+                p.eq(field32(name, FIELD(dtype)), p.i32(PLUM_GPU_F32)), types,
+                [&] { return loads(false); }, [&] { return loads(true); });
+          },
+          [&] { return Values(count, p.f32(0)); }));
+}
+
+void TileEmitter::storeState(tile::StoreStateOp op) {
+  Values v = use(op.getValue());
+  std::string name = (op.getName() + ".final").str();
+  Value data = field64(name, FIELD(data));
+  Value column =
+      p.add(p.mul(slice, kernel.getSlice()), p.add(p.shl(warp, 4), g));
+  p.ifThen(p.cmp(arith::CmpIPredicate::ne, data, p.i64(0)), [&] {
+    Value base = p.add(
+        p.add(data, p.mul(p.toI64(sequence), field64(name, FIELD(sequence)))),
+        p.mul(p.toI64(head), field64(name, FIELD(head))));
+    auto stores = [&](bool half) -> Values {
+      forState(p, v.size(), base, field64(name, FIELD(row)),
+               field64(name, FIELD(column)), column, p.shl(t, 1),
+               [&](Value at, int64_t i) {
+                 if (half)
+                   p.storeHalf(v[i], p.global(at), true);
+                 else
+                   p.store(v[i], p.global(at));
+               });
+      return {};
+    };
+    p.ifElse(
+        p.eq(field32(name, FIELD(dtype)), p.i32(PLUM_GPU_F32)), {},
+        [&] { return stores(false); }, [&] { return stores(true); });
+  });
+}

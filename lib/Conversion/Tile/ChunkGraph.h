@@ -1,0 +1,149 @@
+//===- ChunkGraph.h - A planned chunk as tiles and terms --------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the two kernels of a chunkwise layer have to say to each other. The scan
+// multiplies the state, and blocks of rows [R, V], with matrices that do not
+// depend on the state; `prepare` makes these, once, in the form in which the
+// scan's products read them, and leaves them in the chunk's blob:
+//
+//   read tiles    s_i x_i exp(G(i))         [R, K]   met by the state
+//   score tiles   s_i M_ij s'_j             [R, R]   met by a block
+//   solve tiles   (I - diag(c) M)^-1 diag(s)   [R, R]
+//   key tiles     s_j k_j exp(G_C - G(j))   [R, K]   met by a block, into the
+//   state
+//
+// Every factor that scales rows of a block is folded into the tile that meets
+// the block next (diag(c) (X~ S) is (diag(c) X~) S), so the scan is products
+// and sums only. Where all terms of a solve's right side share a factor, as
+// beta in T (beta v - beta R), it moves into T, and the block is the input as
+// it lies in memory: v is never rewritten.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_LIB_CONVERSION_TILE_CHUNKGRAPH_H
+#define PLUM_LIB_CONVERSION_TILE_CHUNKGRAPH_H
+
+#include "plum/Transforms/Passes.h"
+
+namespace plum::totile {
+
+using mlir::Value;
+
+/// A factor for each row: a constant times scalars of a map's region.
+struct Scale {
+  double constant = 1;
+  llvm::SmallVector<Value> factors; ///< Sorted by address.
+
+  bool isOne() const { return constant == 1 && factors.empty(); }
+  bool operator==(const Scale &o) const {
+    return constant == o.constant && factors == o.factors;
+  }
+  void multiply(const Scale &other);
+};
+
+/// Rows of a map that meet a state or each other at a moment of the token.
+struct Rows {
+  Value value; ///< Yielded by the map: vector<d>, in the map's region.
+  chunk::Moment moment = chunk::Moment::After;
+  bool operator==(const Rows &) const = default;
+};
+
+struct ReadTile {
+  Rows x;
+  Scale scale;
+  bool operator==(const ReadTile &) const = default;
+};
+struct KeyTile {
+  Rows k;
+  Scale scale;
+  bool operator==(const KeyTile &) const = default;
+};
+/// M_ij of rows x and y; `strict` unless x looks after its own token's write.
+struct Scores {
+  Rows x, y;
+  bool strict() const { return x.moment != chunk::Moment::After; }
+  bool operator==(const Scores &) const = default;
+};
+struct ScoreTile {
+  unsigned scores;
+  Scale rows, columns;
+  bool operator==(const ScoreTile &) const = default;
+};
+struct SolveTile {
+  unsigned scores;
+  Scale rows;    ///< c
+  Scale columns; ///< s
+};
+
+/// A block of rows [R, V].
+struct RowBlock {
+  enum Kind {
+    Input,  ///< An input as it lies in memory.
+    Stored, ///< Rows of a map, which prepare writes to the blob.
+    Solve   ///< Result of solve tile `index`.
+  } kind;
+  unsigned index = 0; ///< Of the input or the solve.
+  Value rows;         ///< Stored.
+  bool operator==(const RowBlock &) const = default;
+};
+
+/// A sum of products that gives a block or an output.
+struct Sum {
+  std::optional<unsigned> base;      ///< RowBlock that stands by itself.
+  llvm::SmallVector<unsigned> reads; ///< Read tiles.
+  bool negateReads = false;          ///< base - reads.
+  llvm::SmallVector<std::pair<unsigned, unsigned>>
+      products; ///< Score tile, block.
+};
+
+struct Solve {
+  unsigned tile;
+  Sum right;
+};
+
+/// An argument of the function.
+struct Argument {
+  std::string name, role;
+  mlir::Type element;
+  llvm::SmallVector<int64_t> shape; ///< [d], [] or [K, V].
+};
+
+struct Graph {
+  std::string layer;
+  int64_t chunk, K, V;
+  llvm::SmallVector<Argument> arguments; ///< params, inputs, state, outputs.
+  mlir::func::FuncOp function;
+
+  enum class Decay { None, Scalar, Channel } decay = Decay::None;
+  Value logDecay;       ///< In the map's region: f32 or vector<K>.
+  bool linear = false;  ///< logDecay is the factor itself.
+  bool bounded = false; ///< 16 steps of it fit one exponent.
+
+  llvm::SmallVector<Scores> scores;
+  llvm::SmallVector<ReadTile> readTiles;
+  llvm::SmallVector<ScoreTile> scoreTiles;
+  llvm::SmallVector<SolveTile> solveTiles;
+  llvm::SmallVector<KeyTile> keyTiles;
+  llvm::SmallVector<RowBlock> blocks;
+  llvm::SmallVector<Solve> solves; ///< In the order of their tiles.
+  llvm::SmallVector<Sum> reads;    ///< What the output op reads of the scan.
+  llvm::SmallVector<std::pair<unsigned, unsigned>> carry; ///< Key tile, block.
+  mutable chunk::OutputOp output; ///< mutable: op handles have no const access.
+
+  /// The argument behind a value: a block argument of the function or, through
+  /// the maps, of a region. Null when the value is none.
+  const Argument *argument(Value value) const;
+  /// What an argument of a map's or output's region stands for: an argument of
+  /// the function, or the value that another map yields.
+  Value source(mlir::BlockArgument argument) const;
+};
+
+/// Reads a function of chunk-plan, or says in `why` what the GPU kernels
+/// cannot do yet.
+mlir::FailureOr<Graph> analyse(mlir::func::FuncOp function, std::string &why);
+
+} // namespace plum::totile
+
+#endif // PLUM_LIB_CONVERSION_TILE_CHUNKGRAPH_H

@@ -1,0 +1,429 @@
+//===- Scan.cpp - What depends on the state ---------------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One team per sequence, head and slice of V; it keeps its slice of the
+// transposed state S^T [slice, K] in accumulators from the first chunk to the
+// last. Everything is transposed, so that the state, the blocks and the right
+// sides are left operands, which come from registers, and the tiles of the blob
+// right operands, which come from shared memory:
+//
+//   R^T = S^T X~^T      W^T = V^T - R^T      U^T = W^T T^T
+//   O^T = S^T Q~^T + U^T M^T                 S'^T = D S^T + U^T K^
+//
+// The chain from state to state is reads, solve, carry. What only the output
+// needs is issued so that it fills the chain's waits: the products of solved
+// blocks with scores are put off to the next chunk, behind its reads.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ToTile.h"
+
+using namespace mlir;
+using namespace plum;
+using namespace plum::totile;
+
+namespace {
+
+class Scan {
+public:
+  Scan(TileBuilder &b, const Graph &graph, const BlobLayout &blob,
+       const Schedule &schedule)
+      : b(b), graph(graph), blob(blob), schedule(schedule), R(graph.chunk),
+        slice(schedule.slice) {}
+  void build();
+
+private:
+  struct Ring {
+    Value ring;
+    SmallVector<Attribute> parts;
+    SmallVector<Type> types;
+    unsigned add(TileBuilder &b, tile::SharedType type, int64_t offset,
+                 bool sliced);
+    unsigned addRows(TileBuilder &b, tile::SharedType type, StringRef input);
+  };
+  void makeRings();
+  /// A block as a left operand: bf16 [slice, R].
+  Value operand(unsigned block);
+  Value sum(const Sum &s, Value state);
+  Value addReads(const Sum &s, Value state, Value onto);
+  Value dot(Value a, Value tile, Value onto, bool transposed);
+  bool deferred(unsigned block) const {
+    return graph.blocks[block].kind == RowBlock::Solve;
+  }
+  void writeOutputs(ArrayRef<Value> sums, bool previous);
+  Value outputValue(Value v, ArrayRef<Value> sums);
+  Value carryState(Value state);
+
+  TileBuilder &b;
+  const Graph &graph;
+  const BlobLayout &blob;
+  const Schedule &schedule;
+  const int64_t R, slice;
+
+  Ring first, second; ///< What a chunk needs at its start, and what later.
+  SmallVector<unsigned> readPart, solvePart, scorePart, keyPart, storedPart;
+  DenseMap<unsigned, unsigned> inputPart; ///< Argument to part of `first`.
+  std::optional<unsigned> decayPart;
+  SmallVector<bool> keyInFirst;
+  SmallVector<Value> a, c, cBefore; ///< Parts of the two rings.
+  SmallVector<Value> fragments;     ///< Blocks as operands, made once a chunk.
+  Value panel;
+};
+
+} // namespace
+
+unsigned Scan::Ring::add(TileBuilder &b, tile::SharedType type, int64_t offset,
+                         bool sliced) {
+  parts.push_back(
+      tile::PartAttr::get(b.getContext(), type, offset, StringAttr(), sliced));
+  types.push_back(type);
+  return parts.size() - 1;
+}
+unsigned Scan::Ring::addRows(TileBuilder &b, tile::SharedType type,
+                             StringRef input) {
+  parts.push_back(tile::PartAttr::get(b.getContext(), type, -1,
+                                      b.getStringAttr(input), false));
+  types.push_back(type);
+  return parts.size() - 1;
+}
+
+void Scan::makeRings() {
+  for (int64_t offset : blob.reads)
+    readPart.push_back(first.add(b, b.shared(R, graph.K), offset, false));
+  auto input = [&](unsigned argument) {
+    if (!inputPart.contains(argument))
+      inputPart[argument] =
+          first.addRows(b, b.shared(R, slice), graph.arguments[argument].name);
+  };
+  for (const RowBlock &block : graph.blocks)
+    if (block.kind == RowBlock::Input)
+      input(block.index);
+  // Inputs that the output's maths read beside the sums.
+  for (BlockArgument arg : graph.output.getBody().getArguments())
+    if (const Argument *argument = graph.argument(arg);
+        argument && argument->role == "input" && !argument->shape.empty())
+      input(argument - graph.arguments.begin());
+  for (auto [i, block] : llvm::enumerate(graph.blocks))
+    storedPart.push_back(
+        block.kind == RowBlock::Stored
+            ? first.add(b, b.shared(R, slice), blob.stored[i], true)
+            : 0);
+  for (auto [i, offset] : llvm::enumerate(blob.keys)) {
+    keyInFirst.push_back(blob.sharedWith[i] >= 0);
+    keyPart.push_back(keyInFirst.back()
+                          ? readPart[blob.sharedWith[i]]
+                          : second.add(b, b.shared(R, graph.K), offset, false));
+  }
+  for (int64_t offset : blob.solves)
+    solvePart.push_back(second.add(b, b.shared(R, R), offset, false));
+  for (int64_t offset : blob.scores)
+    scorePart.push_back(second.add(b, b.shared(R, R), offset, false));
+  if (blob.decay >= 0)
+    decayPart =
+        second.add(b, b.shared(1, graph.K, /*half=*/false), blob.decay, false);
+  for (Ring *ring : {&first, &second})
+    ring->ring =
+        tile::RingOp::create(b, tile::RingType::get(b.getContext()),
+                             schedule.stages, b.getArrayAttr(ring->parts));
+}
+
+Value Scan::dot(Value a, Value tile, Value onto, bool transposed) {
+  int64_t n = transposed ? cast<tile::SharedType>(tile.getType()).getCols()
+                         : cast<tile::SharedType>(tile.getType()).getRows();
+  return tile::DotOp::create(b, b.tensor({slice, n}), a, tile, onto,
+                             transposed);
+}
+
+Value Scan::operand(unsigned block) {
+  if (fragments[block])
+    return fragments[block];
+  const RowBlock &row = graph.blocks[block];
+  Value tile = row.kind == RowBlock::Input ? a[inputPart[row.index]]
+                                           : a[storedPart[block]];
+  return fragments[block] =
+             tile::LoadOp::create(b, b.tensor({slice, R}, true), tile, Value(),
+                                  /*transposed=*/true, false, IntegerAttr());
+}
+
+Value Scan::addReads(const Sum &s, Value state, Value onto) {
+  for (unsigned read : s.reads)
+    onto = dot(state, a[readPart[read]], onto, false);
+  return onto;
+}
+
+/// base +- reads + products, in f32.
+Value Scan::sum(const Sum &s, Value state) {
+  Value total = addReads(s, state, Value());
+  for (auto [tile, block] : s.products)
+    total = dot(operand(block), c[scorePart[tile]], total, false);
+  if (!s.base)
+    return total;
+  Value base = b.widen(operand(*s.base));
+  if (!total)
+    return base;
+  return s.negateReads ? b.sub(base, total) : b.add(base, total);
+}
+
+/// Output maths on transposed rows: elementwise, with V along the rows.
+Value Scan::outputValue(Value v, ArrayRef<Value> sums) {
+  RankedTensorType type = b.tensor({slice, R});
+  if (auto arg = dyn_cast<BlockArgument>(v)) {
+    if (arg.getOwner()->getParentOp() == graph.output.getOperation() &&
+        sums[arg.getArgNumber()])
+      return sums[arg.getArgNumber()];
+    const Argument *argument = graph.argument(v);
+    if (argument->role == "input") {
+      unsigned index = argument - graph.arguments.begin();
+      return b.widen(tile::LoadOp::create(b, b.tensor({slice, R}, true),
+                                          a[inputPart[index]], Value(), true,
+                                          false, IntegerAttr()));
+    }
+    if (isa<VectorType>(v.getType())) {
+      Value column =
+          tile::ParamOp::create(b, b.tensor({slice}), argument->name, Value());
+      return tile::BroadcastOp::create(b, type, column, false);
+    }
+    return tile::ParamOp::create(b, b.getF32Type(), argument->name, Value());
+  }
+  Operation *op = v.getDefiningOp();
+  DenseElementsAttr splat;
+  if (matchPattern(v, m_Constant(&splat)) && splat.isSplat())
+    return b.constant(splat.getSplatValue<APFloat>().convertToDouble(), type);
+  if (isa<arith::ConstantOp>(op))
+    return b.clone(*op)->getResult(0);
+  if (auto broadcast = dyn_cast<vector::BroadcastOp>(op))
+    return b.fit(outputValue(broadcast.getSource(), sums), type);
+  if (isa<arith::ExtFOp>(op))
+    return outputValue(op->getOperand(0), sums);
+  bool isVector = isa<VectorType>(v.getType());
+  OperationState state(b.getLoc(), op->getName());
+  for (Value operand : op->getOperands()) {
+    Value value = outputValue(operand, sums);
+    state.operands.push_back(isVector ? b.fit(value, type) : value);
+  }
+  Type element = getElementTypeOrSelf(v.getType());
+  state.addTypes(isVector
+                     ? Type(RankedTensorType::get(type.getShape(), element))
+                     : element);
+  state.propertiesAttr = op->getPropertiesAsAttribute();
+  return b.create(state)->getResult(0);
+}
+
+void Scan::writeOutputs(ArrayRef<Value> sums, bool previous) {
+  auto yield =
+      cast<chunk::YieldOp>(graph.output.getBody().front().getTerminator());
+  unsigned next = 0;
+  for (const Argument &argument : graph.arguments) {
+    if (argument.role != "output")
+      continue;
+    Value v = yield.getValues()[next++];
+    Value value = outputValue(v, sums);
+    if (getElementTypeOrSelf(value.getType()).isF32())
+      value = b.narrow(value);
+    tile::WriteRowsOp::create(b, value, panel, argument.name, previous);
+  }
+}
+
+Value Scan::carryState(Value state) {
+  if (!decayPart)
+    return state;
+  Value d = tile::LoadOp::create(b, b.tensor({graph.K}), c[*decayPart], Value(),
+                                 false, false, b.getI64IntegerAttr(0));
+  return b.mul(state,
+               Value(tile::BroadcastOp::create(
+                   b, cast<RankedTensorType>(state.getType()), d, true)));
+}
+
+void Scan::build() {
+  makeRings();
+  panel = b.alloc(b.shared(R, slice));
+  const Argument *stateArgument = llvm::find_if(
+      graph.arguments, [](const Argument &x) { return x.role == "state"; });
+  RankedTensorType stateType = b.tensor({slice, graph.K});
+  RankedTensorType outType = b.tensor({slice, R});
+  Value start =
+      tile::LoadStateOp::create(b, stateType, stateArgument->name, false);
+
+  // Carried: the state; with solves, sums of the outputs that wait for their
+  // products, and the blocks of these.
+  SmallVector<unsigned> waiting; // Outputs (of graph.reads).
+  SmallVector<unsigned> waitingBlocks;
+  for (auto [i, s] : llvm::enumerate(graph.reads)) {
+    bool waits = false;
+    for (auto [tile, block] : s.products)
+      if (deferred(block)) {
+        waits = true;
+        if (!llvm::is_contained(waitingBlocks, block))
+          waitingBlocks.push_back(block);
+      }
+    if (waits)
+      waiting.push_back(i);
+  }
+  const bool defer = !waiting.empty();
+  SmallVector<Value> init{start};
+  if (defer) {
+    for (size_t i = 0; i < graph.reads.size(); ++i)
+      init.push_back(b.constant(0, outType));
+    for (size_t i = 0; i < waitingBlocks.size(); ++i)
+      init.push_back(arith::ConstantOp::create(
+          b, DenseElementsAttr::get(
+                 b.tensor({slice, R}, true),
+                 Attribute(b.getFloatAttr(b.getBF16Type(), 0)))));
+  }
+  auto isSum = [&](unsigned i) {
+    const Sum &s = graph.reads[i];
+    return s.base || !s.reads.empty() || !s.products.empty();
+  };
+  /// Adds what was put off to the sums of the chunk before.
+  auto finish = [&](ValueRange outs, ValueRange blocks) {
+    SmallVector<Value> sums;
+    for (auto [i, out] : llvm::enumerate(outs)) {
+      Value total = isSum(i) ? out : Value();
+      for (auto [tile, block] : graph.reads[i].products)
+        if (deferred(block)) {
+          size_t at = llvm::find(waitingBlocks, block) - waitingBlocks.begin();
+          total = dot(blocks[at], cBefore[scorePart[tile]], total, false);
+        }
+      sums.push_back(total);
+    }
+    return sums;
+  };
+
+  Region region;
+  Block &body = region.emplaceBlock();
+  for (Value v : init)
+    body.addArgument(v.getType(), b.getLoc());
+  SmallVector<Value> carried;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&body);
+    fragments.assign(graph.blocks.size(), Value());
+    auto acquired = [&](Ring &ring) {
+      auto op = tile::AcquireOp::create(b, ring.types, ring.ring);
+      return SmallVector<Value>(op.getResults());
+    };
+    Value state = body.getArgument(0);
+    Value packed = b.narrow(state);
+    a = acquired(first);
+    c = acquired(second);
+    if (defer) {
+      auto op = tile::PreviousOp::create(b, second.types, second.ring);
+      cBefore.assign(op.getResults().begin(), op.getResults().end());
+    }
+
+    // The chain up to the first solve's reads, then what was put off.
+    SmallVector<Value> rights(graph.solves.size());
+    if (!graph.solves.empty())
+      rights[0] = addReads(graph.solves[0].right, packed, Value());
+    SmallVector<Value> outs, before;
+    if (defer)
+      before = finish(body.getArguments().slice(1, graph.reads.size()),
+                      body.getArguments().drop_front(1 + graph.reads.size()));
+    for (auto [i, solve] : llvm::enumerate(graph.solves)) {
+      const Sum &s = solve.right;
+      Value total = i ? addReads(s, packed, Value()) : rights[0];
+      for (auto [tile, block] : s.products)
+        total = dot(operand(block), c[scorePart[tile]], total, false);
+      if (s.base) {
+        Value base = b.widen(operand(*s.base));
+        total = !total          ? base
+                : s.negateReads ? b.sub(base, total)
+                                : b.add(base, total);
+      }
+      Value u = dot(b.narrow(total), c[solvePart[solve.tile]], Value(),
+                    /*transposed=*/true);
+      rights[i] = u;
+      unsigned block =
+          llvm::find(graph.blocks,
+                     RowBlock{RowBlock::Solve, unsigned(i), Value()}) -
+          graph.blocks.begin();
+      // Later solves and products take it as an operand.
+      if (i + 1 < graph.solves.size())
+        fragments[block] = b.narrow(u);
+    }
+    // The finished sums of the chunk before leave the accumulators here, so
+    // that this chunk's can start.
+    SmallVector<Value> ready;
+    auto yield =
+        cast<chunk::YieldOp>(graph.output.getBody().front().getTerminator());
+    if (defer) {
+      for (Value v : yield.getValues())
+        ready.push_back(outputValue(v, before));
+      for (Value &v : ready)
+        if (getElementTypeOrSelf(v.getType()).isF32())
+          v = b.narrow(v);
+      tile::ReleaseOp::create(b, second.ring, /*previous=*/true);
+    }
+    for (auto [i, s] : llvm::enumerate(graph.reads)) {
+      if (!isSum(i)) {
+        outs.push_back(defer ? b.constant(0, outType) : Value());
+        continue;
+      }
+      Value total = addReads(s, packed, Value());
+      for (auto [tile, block] : s.products)
+        if (!deferred(block))
+          total = dot(operand(block), c[scorePart[tile]], total, false);
+      outs.push_back(total);
+    }
+    Value next = carryState(state);
+    for (auto [i, u] : llvm::enumerate(rights)) {
+      unsigned block =
+          llvm::find(graph.blocks,
+                     RowBlock{RowBlock::Solve, unsigned(i), Value()}) -
+          graph.blocks.begin();
+      if (!fragments[block])
+        fragments[block] = b.narrow(u);
+    }
+    for (auto [key, block] : graph.carry)
+      next = dot(operand(block),
+                 keyInFirst[key] ? a[keyPart[key]] : c[keyPart[key]], next,
+                 /*transposed=*/true);
+    carried.push_back(next);
+    if (defer) {
+      unsigned at = 0;
+      for (const Argument &argument : graph.arguments)
+        if (argument.role == "output")
+          tile::WriteRowsOp::create(b, ready[at++], panel, argument.name, true);
+      carried.append(outs);
+      for (unsigned block : waitingBlocks)
+        carried.push_back(operand(block));
+    } else {
+      writeOutputs(outs, false);
+    }
+    tile::ReleaseOp::create(b, first.ring, false);
+    if (!defer)
+      tile::ReleaseOp::create(b, second.ring, false);
+    tile::YieldOp::create(b, carried);
+  }
+  SmallVector<Type> types;
+  for (Value v : init)
+    types.push_back(v.getType());
+  auto chunks = tile::ChunksOp::create(b, types, init);
+  chunks.getBody().takeBody(region);
+  if (defer) {
+    auto tail = tile::TailOp::create(b);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&tail.getBody().emplaceBlock());
+    auto op = tile::PreviousOp::create(b, second.types, second.ring);
+    cBefore.assign(op.getResults().begin(), op.getResults().end());
+    writeOutputs(finish(chunks.getResults().slice(1, graph.reads.size()),
+                        chunks.getResults().drop_front(1 + graph.reads.size())),
+                 true);
+  }
+  tile::StoreStateOp::create(b, chunks.getResult(0), stateArgument->name,
+                             false);
+}
+
+void plum::totile::buildScan(ModuleOp module, const Graph &graph,
+                             const BlobLayout &blob, const Schedule &schedule) {
+  TileBuilder b(module.getLoc(), module.getContext());
+  b.setInsertionPointToEnd(module.getBody());
+  tile::KernelOp kernel =
+      makeKernel(b, graph, "scan", schedule.slice / 16, blob);
+  kernel.setSlice(schedule.slice);
+  kernel.setSlices(graph.V / schedule.slice);
+  b.setInsertionPointToStart(&kernel.getBody().front());
+  Scan(b, graph, blob, schedule).build();
+}

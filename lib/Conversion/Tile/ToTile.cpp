@@ -1,0 +1,132 @@
+//===- ToTile.cpp - From a planned chunk to tile kernels --------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ToTile.h"
+
+#include "plum/Conversion/Passes.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#define DEBUG_TYPE "chunk-to-tile"
+
+namespace plum {
+#define GEN_PASS_DEF_TOTILEPASS
+#include "plum/Conversion/Passes.h.inc"
+} // namespace plum
+
+using namespace mlir;
+using namespace plum;
+using namespace plum::totile;
+
+BlobLayout plum::totile::layoutBlob(const Graph &graph) {
+  BlobLayout out;
+  const int64_t R = graph.chunk, K = graph.K;
+  auto place = [&](int64_t bytes) {
+    int64_t at = out.bytes;
+    out.bytes += (bytes + 127) / 128 * 128; // Bulk copies are of 16 bytes.
+    return at;
+  };
+  for (size_t i = 0; i < graph.readTiles.size(); ++i)
+    out.reads.push_back(place(tileBytes(R, K)));
+  for (const RowBlock &block : graph.blocks)
+    out.stored.push_back(
+        block.kind == RowBlock::Stored ? place(tileBytes(R, graph.V)) : -1);
+  for (const KeyTile &key : graph.keyTiles) {
+    int64_t shared = -1;
+    if (graph.decay == Graph::Decay::None)
+      for (auto [i, read] : llvm::enumerate(graph.readTiles))
+        if (read.x.value == key.k.value && read.scale == key.scale)
+          shared = i;
+    out.sharedWith.push_back(shared);
+    out.keys.push_back(shared >= 0 ? out.reads[shared]
+                                   : place(tileBytes(R, K)));
+  }
+  for (size_t i = 0; i < graph.solveTiles.size(); ++i)
+    out.solves.push_back(place(tileBytes(R, R)));
+  for (size_t i = 0; i < graph.scoreTiles.size(); ++i)
+    out.scores.push_back(place(tileBytes(R, R)));
+  if (graph.decay != Graph::Decay::None)
+    out.decay = place(K * 4);
+  return out;
+}
+
+tile::KernelOp plum::totile::makeKernel(TileBuilder &b, const Graph &graph,
+                                        StringRef role, int64_t warps,
+                                        const BlobLayout &blob) {
+  // The order of plum_gpu_args: params, inputs, initial states, final states,
+  // outputs.
+  SmallVector<Attribute> arguments;
+  auto add = [&](StringRef role, StringRef suffix) {
+    for (const Argument &argument : graph.arguments)
+      if (argument.role == role)
+        arguments.push_back(tile::ArgumentAttr::get(
+            b.getContext(), b.getStringAttr(argument.name + suffix),
+            argument.element));
+  };
+  add("param", "");
+  add("input", "");
+  add("state", "");
+  add("state", ".final");
+  add("output", "");
+  add("state", ".snapshot");
+  std::string name =
+      "plum_" + graph.layer + "_" + role.str() + std::to_string(graph.chunk);
+  auto kernel =
+      tile::KernelOp::create(b, name, role, graph.chunk, warps,
+                             b.getArrayAttr(arguments), blob.bytes, 0, 1);
+  kernel.getBody().emplaceBlock();
+  return kernel;
+}
+
+namespace {
+
+struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
+  using ToTilePassBase::ToTilePassBase;
+
+  /// What the kernels cannot do, in terms of the layer; empty when they can.
+  static std::string unsupported(const Graph &graph) {
+    auto dim = [](StringRef name, int64_t value, int64_t most) {
+      return (name + " = " + Twine(value) + " (a multiple of 16, at most " +
+              Twine(most) + ")")
+          .str();
+    };
+    if (graph.K % 16 || graph.K > 128)
+      return dim("key dim", graph.K, 128);
+    if (graph.V % 16 || graph.V > 256)
+      return dim("value dim", graph.V, 256);
+    if (graph.chunk % 16 || graph.chunk > 128)
+      return dim("chunk", graph.chunk, 128);
+    return "";
+  }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    for (func::FuncOp function :
+         llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
+      if (!function->hasAttr(kChunkAttr))
+        continue;
+      std::string why;
+      FailureOr<Graph> graph = analyse(function, why);
+      if (succeeded(graph))
+        why = unsupported(*graph);
+      if (!why.empty()) {
+        function.emitError()
+            << "no chunk kernels for this layer on a GPU: " << why;
+        return signalPassFailure();
+      }
+      Schedule schedule;
+      schedule.slice = slice ? int64_t(slice) : graph->V % 64 ? graph->V : 64;
+      schedule.stages = stages;
+      BlobLayout blob = layoutBlob(*graph);
+      buildPrepare(module, *graph, blob);
+      buildScan(module, *graph, blob, schedule);
+      function.erase();
+    }
+  }
+};
+
+} // namespace
