@@ -5,7 +5,7 @@
 # `plum compile --stop-after=PHASE | plum-opt --phase-NEXT` has to equal
 # `plum compile --stop-after=NEXT`, up to the names of values.
 #
-#   resume.py LAYERS_DIR [plum compile arguments]
+#   resume.py LAYERS_DIR TARGET [plum compile arguments]
 
 import pathlib
 import re
@@ -27,18 +27,22 @@ def canonical(ir):
 
 TABLE = [line.split()[:2] for line in run(["plum", "--print-phases"]).splitlines()]
 TEXT = ("ptx", "obj")  # no IR
-OPTIONS = {"chunk": "=chunks=16,1", "llvm": "=lanes=8 registers=16"}
+OPTIONS = {"chunk": "=chunks=16,1", "llvm": "=lanes=8 registers=16", "nvvm": "=sm=80"}
+# Kind of target, the phase to start from (a GPU's first ones are the same).
+TARGETS = {"cpu": ("cpu", "assoc", ["--cpu", "x86-64-v3"]), "sm_80": ("gpu", "plan", [])}
 SPECS = sorted(pathlib.Path(sys.argv[1]).glob("*.plum"))
 assert SPECS
 
-PHASES = [name for name, machine in TABLE if machine in ("all", "cpu") and name not in TEXT]
+target = sys.argv[2]
+kind, first, flags = TARGETS[target]
+PHASES = [name for name, machine in TABLE if machine in ("all", kind) and name not in TEXT]
 for spec in SPECS:
     def stop(phase):
-        return run(["plum", "compile", str(spec), "--chunk", "16,1", "--cpu", "x86-64-v3",
-                    "--stop-after", phase, "-o", "-"] + sys.argv[2:])
+        return run(["plum", "compile", str(spec), "--chunk", "16,1", "--target", target,
+                    "--stop-after", phase, "-o", "-"] + flags + sys.argv[3:])
 
-    passed, through = [], stop("assoc")
-    for phase in PHASES[1:]:
+    passed, through = [], stop(first)
+    for phase in PHASES[PHASES.index(first) + 1:]:
         direct = canonical(stop(phase))
         through = run(["plum-opt", "--phase-" + phase + OPTIONS.get(phase, "")], through)
         if canonical(through) != direct:
