@@ -39,7 +39,7 @@ Step Cta::copy16(Warp &warp, const Inst &inst) {
     else if (!shared.beginWrite(actor(warp), to, kBytes))
       step = badShared(warp, lane, "target of cp.async", to);
     else
-      warp.copies[lane].push_back({to, from, bytes, -1, false, warp.pc});
+      warp.copies[lane].push_back({to, from, bytes, -1, false, 0, warp.pc});
     return step == Step::Next;
   });
   return step;
@@ -52,6 +52,7 @@ void Cta::performCopy(const Actor &who, AsyncCopy &copy) {
     std::memcpy(to, memory.source(copy.from, copy.bytes), copy.bytes);
   shared.endWrite(copy.to, 16);
   copy.done = true;
+  copy.arrived = who.epoch();
 }
 
 void Cta::prune(Warp &warp) {
@@ -72,6 +73,7 @@ Step Cta::copyWait(Warp &warp, const Inst &inst) {
         performCopy(actor(warp), copy);
     return true;
   });
+  join(warp.clock, warp.copiesDone);
   prune(warp);
   return Step::Next;
 }
@@ -171,9 +173,16 @@ Status Cta::deliver(size_t i) {
     Mbarrier &barrier = mbarriers[event.barrier[lane]];
     join(barrier.arriving, event.seen);
     Actor who = begin(barrier);
-    for (size_t k = 0; k < event.upTo[lane]; ++k)
-      if (AsyncCopy &copy = warp.copies[lane][k]; !copy.done)
+    for (size_t k = 0; k < event.upTo[lane]; ++k) {
+      AsyncCopy &copy = warp.copies[lane][k];
+      if (!copy.done)
         performCopy(who, copy);
+      // Others may have come with a later arrival, on another mbarrier.
+      uint32_t clock = copy.arrived >> kTimeBits;
+      uint32_t time = copy.arrived & ((1u << kTimeBits) - 1);
+      for (VectorClock *seen : {&barrier.arriving, &warp.copiesDone})
+        (*seen)[clock] = std::max((*seen)[clock], time);
+    }
     if (barrier.pending == 0) {
       wrong = errorAt(event.inst, warp, lane,
                       "arrival of cp.async at the mbarrier at " +

@@ -47,6 +47,7 @@ struct AsyncCopy {
   uint32_t bytes; ///< The rest is zero.
   int64_t group;  ///< -1: not committed.
   bool done;
+  Epoch arrived; ///< If done.
   uint32_t inst;
 };
 
@@ -80,6 +81,7 @@ struct Warp {
   bool atBarrier = false, barrierPassed = false;
   std::array<std::vector<AsyncCopy>, kLanes> copies;
   std::array<int64_t, kLanes> copyGroups{}, bulkGroups{};
+  VectorClock copiesDone{}; ///< By arrivals; known once it waits.
   std::vector<BulkStore> stores;
 
   std::vector<PendingWgmma> wgmmas;

@@ -575,7 +575,7 @@ LogicalResult Decoder::operation(Operation *op) {
             if (!matchPattern(op.getPosition(), m_Constant(&at)))
               return unsupported(op);
             Slots slots = peek(op.getVector()).slots;
-            slots[at.getInt()] = peek(op.getValue()).slots.front();
+            slots[at.getInt()] = use1(op.getValue());
             return renamed(std::move(slots));
           })
           .Case([&](LLVM::InlineAsmOp op) { return decodeAsm(op); })

@@ -21,7 +21,7 @@ static bool ordered(const Actor &who, Epoch earlier) {
 static std::string nameOf(Epoch epoch) {
   uint32_t clock = epoch >> kTimeBits;
   return clock < kMaxWarps ? "warp " + std::to_string(clock)
-                           : std::string("an asynchronous copy");
+                           : std::string("a copy");
 }
 
 void Shared::reset(uint32_t bytes, uint32_t warps, bool trackProxies,
@@ -180,7 +180,7 @@ const uint8_t *Shared::read(const Actor &who, uint32_t address,
   for (uint32_t g = offset / kGranule; g <= (offset + bytes - 1) / kGranule;
        ++g)
     if (busy[g] & kWrites) {
-      fail("which an asynchronous copy still in flight will write");
+      fail("which a copy still in flight will write");
       return nullptr;
     }
   return readCells(who, address, bytes) ? data.data() + offset : nullptr;
@@ -196,7 +196,7 @@ bool Shared::writable(uint32_t address, uint32_t bytes) {
     if (busy[g] == 0)
       continue;
     if (busy[g] & kWrites)
-      return fail("which an asynchronous copy still in flight will write");
+      return fail("which a copy still in flight will write");
     if (busy[g] & ~kBarriers)
       return fail("which a bulk store or wgmma still in flight will read");
     for (uint32_t half = 0; half < 2; ++half) {
