@@ -225,7 +225,8 @@ Result<std::string> plum::translateToPTX(mlir::ModuleOp module,
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager codegen;
   if (translation->machine->addPassesToEmitFile(
-          codegen, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
+          codegen, stream, nullptr, llvm::CodeGenFileType::AssemblyFile,
+          /*DisableVerify=*/true))
     return Error{"", "no PTX can be written for this target", {}};
   codegen.run(*translation->code);
   if (!translation->messages->empty())

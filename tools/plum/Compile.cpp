@@ -79,8 +79,9 @@ void plum::tool::addCompile(CLI::App &app, int &exitCode) {
   verb->add_option("--stop-after", state->stopAfter,
                    "print the IR of this phase (see plum --print-phases)")
       ->type_name("PHASE");
-  verb->footer("A bundle holds kernel.so, a C header, manifest.json and the "
-               "spec. plum-run "
-               "runs it\non a machine without a compiler.");
+  verb->footer(
+      "A bundle holds kernel.so, a C header, manifest.json and the spec; for a "
+      "GPU\nkernels.ptx instead, and kernels.cubin where a ptxas is found "
+      "(PLUM_PTXAS, PATH).\nplum-run runs it on a machine without a compiler.");
   verb->callback([state, &exitCode] { exitCode = state->run(); });
 }
