@@ -726,6 +726,7 @@ void TileEmitter::emitOp(Operation *op) {
       })
       .Case([&](tile::BarrierOp) { teamBarrier(); })
       .Case([&](tile::ArrivedOp) {
+        p.copyCommit();
         p.copyWait(0);
         p.barrier(0, threads);
       })
