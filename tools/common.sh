@@ -7,6 +7,7 @@ cd "$root"
 packages=(cmake ninja-build clang-22 lld-22 libclang-rt-22-dev libmlir-22-dev
           mlir-22-tools llvm-22-dev llvm-22-tools clang-format-22 python3
           nlohmann-json3-dev libcli11-dev libfmt-dev libgtest-dev
+          libpcre2-dev libutf8proc-dev
           libopenblas0-pthread)
 
 step() { printf '\n== %s\n' "$*"; }

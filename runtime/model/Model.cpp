@@ -173,15 +173,21 @@ Result<Rows> Model::forward(StatePool &states, std::span<const Piece> pieces,
   if (work.failure)
     return *work.failure;
 
+  Rows last;
   if (options.logits == Logits::None)
-    return Rows(0, net->vocab);
-  if (options.logits == Logits::All)
-    return linear(work, x, net->head);
-  Rows last(int64_t(spans.size()), net->hidden);
-  for (size_t s = 0; s < spans.size(); ++s)
-    std::copy_n(x.row(spans[s].begin + spans[s].length - 1), net->hidden,
-                last.row(int64_t(s)));
-  return linear(work, last, net->head);
+    last = Rows(0, net->hidden);
+  else if (options.logits == Logits::All)
+    last = std::move(x);
+  else {
+    last = Rows(int64_t(spans.size()), net->hidden);
+    for (size_t s = 0; s < spans.size(); ++s)
+      std::copy_n(x.row(spans[s].begin + spans[s].length - 1), net->hidden,
+                  last.row(int64_t(s)));
+  }
+  Rows logits = linear(work, last, net->head);
+  if (options.weightBytes)
+    *options.weightBytes += work.weightBytes;
+  return logits;
 }
 
 Result<Rows> Model::prefill(StatePool &states, int64_t slot,

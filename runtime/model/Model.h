@@ -40,6 +40,7 @@ struct ForwardOptions {
   bool checkpoints = false;     ///< For StatePool::rollBack.
   /// Called with the output of each layer.
   std::function<void(int64_t layer, const View &rows)> trace = {};
+  int64_t *weightBytes = nullptr; ///< Added to: bytes of weights read.
 };
 
 class Model {

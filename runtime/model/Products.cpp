@@ -52,6 +52,7 @@ void multiplyExact(const Work &work, std::span<const Product> products) {
   const Blas *blas = nullptr;
   double cost = 0;
   for (const Product &p : products) {
+    work.weightBytes += p.x.count > 0 ? p.w->bytes() : 0;
     cost += double(p.w->rows) * double(p.w->cols) * double(p.x.count) / 8;
     if (p.x.count >= manyTokens)
       blas = Blas::get();

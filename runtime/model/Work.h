@@ -54,6 +54,8 @@ struct Work {
       failure = error;
   }
   mutable std::optional<Error> failure = {};
+  /// Of the weights that products have read.
+  mutable int64_t weightBytes = 0;
 
   /// item(thread, index) for each index < count, on all threads when the whole
   /// takes more than about `cost` = 100 000 simple operations.

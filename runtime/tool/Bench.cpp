@@ -13,6 +13,7 @@
 #include "runtime/tool/BenchLine.h"
 #include "runtime/tool/Common.h"
 #include "runtime/tool/GpuBench.h"
+#include "runtime/tool/ModelBench.h"
 #include "runtime/tool/Sgemm.h"
 
 #include <chrono>
@@ -156,6 +157,7 @@ struct BenchVerb {
   ShapeOption shape{.batch = 1, .tokens = 8192, .heads = 32, .text = {}};
   bool json = false, all = false;
   double seconds = 2;
+  ModelBench model;
 
   void declare(CLI::App &verb) {
     choice.declare(verb);
@@ -167,10 +169,17 @@ struct BenchVerb {
     verb.add_option("--seconds", seconds, "Time for each kernel")
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();
+    model.declare(verb);
     verb.footer(footer);
   }
 
   int run() {
+    if (ModelChoice::isModel(choice.bundle)) {
+      model.choice.path = choice.bundle;
+      model.choice.threads = choice.threads;
+      model.json = json;
+      return model.run();
+    }
     Result<Bundle> bundle = choice.open();
     if (!bundle)
       return fail(bundle.error());

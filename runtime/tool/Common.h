@@ -24,6 +24,9 @@ void addCheck(CLI::App &app, int &exitCode);
 void addBench(CLI::App &app, int &exitCode);
 void addInfo(CLI::App &app, int &exitCode);
 void addDevice(CLI::App &app, int &exitCode);
+void addLogits(CLI::App &app, int &exitCode);
+void addGenerate(CLI::App &app, int &exitCode);
+void addPerplexity(CLI::App &app, int &exitCode);
 
 /// Prints the error; 1.
 int fail(const Error &error);

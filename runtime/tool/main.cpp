@@ -15,7 +15,7 @@
 using namespace plum::runtime::tool;
 
 int main(int argc, char **argv) {
-  CLI::App app("Runs compiled layers: bundles that 'plum compile' wrote.",
+  CLI::App app("Runs layers and models: bundles that 'plum compile' wrote.",
                "plum-run");
   app.require_subcommand(1);
   app.footer("plum-run VERB --help says what a verb reads and writes.\n"
@@ -26,6 +26,9 @@ int main(int argc, char **argv) {
   addBench(app, exitCode);
   addInfo(app, exitCode);
   addDevice(app, exitCode);
+  addLogits(app, exitCode);
+  addGenerate(app, exitCode);
+  addPerplexity(app, exitCode);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &success) {

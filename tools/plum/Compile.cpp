@@ -41,7 +41,8 @@ int CompileVerb::run() const {
   Result<CompileOptions> options = spec.options();
   if (!options)
     return fail(options.error());
-  Result<Source> source = spec.read();
+  bool model = isModelDirectory(spec.path) && stopAfter.empty();
+  Result<Source> source = model ? Source("", "") : spec.read();
   if (!source)
     return fail(source.error());
   CompileReport report;
@@ -53,6 +54,10 @@ int CompileVerb::run() const {
     spec.show(report);
     Status written = writeText(*text, output.empty() ? "-" : output);
     return written ? 0 : fail(written.error());
+  }
+  if (!output.empty() && isModelDirectory(spec.path)) {
+    Status compiled = compileModel(spec, output);
+    return compiled ? 0 : fail(compiled.error());
   }
   if (output.empty() || output == "-")
     return fail({"-o",

@@ -61,15 +61,20 @@ int becomeRunner(const std::vector<std::string> &arguments) {
 
 /// The bundle of the spec, compiled now or before.
 Result<std::string> bundleOf(const SpecArguments &spec) {
-  if (fs::exists(spec.path + "/manifest.json"))
+  if (fs::exists(spec.path + "/manifest.json") || isModelBundle(spec.path))
     return spec.path;
   Result<CompileOptions> options = spec.options();
   if (!options)
     return options.error();
-  Result<Source> source = spec.read();
+  bool model = isModelDirectory(spec.path);
+  Result<Source> source = model ? Source("", "") : spec.read();
   if (!source)
     return source.error();
-  std::string key(source->text());
+  Result<std::string> text =
+      model ? describeModel(spec.path) : std::string(source->text());
+  if (!text)
+    return text.error();
+  std::string key = *text;
   for (const auto &[name, value] : options->spec.dims)
     key += "\n" + name + "=" + std::to_string(value);
   for (std::string_view part :
@@ -92,9 +97,12 @@ Result<std::string> bundleOf(const SpecArguments &spec) {
                     llvm::utohexstr(hash.low64, true, 16);
   CompileReport report;
   options->keepExisting = true;
-  if (fs::exists(dir + "/manifest.json") && !spec.remarks && !spec.timing)
+  bool complete = fs::exists(dir + "/manifest.json") || isModelBundle(dir);
+  if (complete && !spec.remarks && !spec.timing)
     return dir;
-  if (Status status = compileShown(*source, *options, dir, report); !status)
+  Status status = model ? compileModel(spec, dir)
+                        : compileShown(*source, *options, dir, report);
+  if (!status)
     return status.error();
   spec.show(report);
   return dir;
@@ -134,5 +142,5 @@ void plum::tool::addForwarded(CLI::App &app, int &exitCode) {
     });
   };
   add("run", "run a layer on tensors: --in FILE --out FILE");
-  add("bench", "time a layer: --shape B=1,T=4096,H=8");
+  add("bench", "time a layer, --shape B=1,T=4096,H=8, or a model");
 }

@@ -52,6 +52,16 @@ void addForwarded(CLI::App &app, int &exitCode);
 /// plum check: kernels as those, or with --after the IR of a phase.
 void addCheck(CLI::App &app, int &exitCode);
 
+/// plum logits, generate, perplexity.
+void addModelVerbs(CLI::App &app, int &exitCode);
+
+bool isModelDirectory(const std::string &path);
+bool isModelBundle(const std::string &path);
+/// What decides what is compiled for a model directory.
+Result<std::string> describeModel(const std::string &path);
+/// The memories of a model directory, into a bundle directory.
+Status compileModel(const SpecArguments &arguments, const std::string &output);
+
 /// Compiles the spec into the cache and becomes `plum-run VERB BUNDLE rest...`;
 /// returns, with an exit code, only when that fails.
 int forward(const std::string &verb, const SpecArguments &spec,

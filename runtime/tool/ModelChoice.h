@@ -1,0 +1,37 @@
+//===- ModelChoice.h - MODEL and the options that all its verbs share -----===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_RUNTIME_TOOL_MODELCHOICE_H
+#define PLUM_RUNTIME_TOOL_MODELCHOICE_H
+
+#include "runtime/model/Model.h"
+#include "runtime/text/Tokenizer.h"
+#include "runtime/tool/Common.h"
+
+namespace plum::runtime::tool {
+
+/// A bundle that `plum compile MODEL_DIR` wrote, or a model directory.
+struct ModelChoice {
+  std::string path, directory, precision = "f32", target = "cpu";
+  int threads = 0;
+
+  void declare(CLI::App &verb);
+  /// Whether `path` is a model or a bundle of one.
+  static bool isModel(const std::string &path);
+  /// Opens it; notes about it go to stderr. Fills in `directory`.
+  Result<model::Model> open();
+
+private:
+  Status findDirectory(std::string &bundle);
+};
+
+/// "1,2,3".
+Result<std::vector<int32_t>> parseIds(const std::string &text);
+
+} // namespace plum::runtime::tool
+
+#endif // PLUM_RUNTIME_TOOL_MODELCHOICE_H

@@ -1,0 +1,124 @@
+//===- Model.cpp - plum on model directories --------------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a model needs compiled are its memories: one layer bundle for each
+// distinct one, in one folder, with model.json beside them that says which
+// model directory it is for. Weights are not copied. model.json is written
+// last, so that a folder that has it is complete.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/model/Model.h"
+#include "Options.h"
+#include "runtime/Safetensors.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+using namespace plum;
+using namespace plum::tool;
+namespace fs = std::filesystem;
+
+bool plum::tool::isModelDirectory(const std::string &path) {
+  std::error_code ignored;
+  return fs::exists(path + "/config.json", ignored);
+}
+
+bool plum::tool::isModelBundle(const std::string &path) {
+  std::error_code ignored;
+  return fs::exists(path + "/" + model::modelJson, ignored);
+}
+
+Result<std::string> plum::tool::describeModel(const std::string &path) {
+  auto specs = model::memoriesOf(path);
+  if (!specs)
+    return specs.error();
+  std::error_code failure;
+  std::string text = fs::canonical(path, failure).string();
+  for (const model::MemorySpec &spec : *specs)
+    text += "\n" + spec.key() + "\n" + std::string(spec.text());
+  return text;
+}
+
+Status plum::tool::compileModel(const SpecArguments &arguments,
+                                const std::string &output) {
+  auto specs = model::memoriesOf(arguments.path);
+  if (!specs)
+    return specs.error();
+  Result<CompileOptions> options = arguments.options();
+  if (!options)
+    return options.error();
+  if (options->target != "cpu")
+    return Error{
+        "--target", "is '" + options->target + "', models run on 'cpu'", {}};
+  std::error_code failure;
+  bool taken =
+      fs::exists(output, failure) && !isModelBundle(output) &&
+      !(fs::is_directory(output, failure) && fs::is_empty(output, failure));
+  if (taken)
+    return Error{output, "exists and is not the bundle of a model", {}};
+  fs::create_directories(output, failure);
+  if (failure)
+    return Error{output, "cannot be made: " + failure.message(), {}};
+  for (const model::MemorySpec &spec : *specs) {
+    CompileOptions layer = *options;
+    layer.spec = {};
+    layer.spec.dims = spec.dims;
+    layer.spec.layer = spec.layer;
+    layer.form = Form::Auto;
+    layer.precision = Precision::F32;
+    Source source(spec.layer + ".plum", std::string(spec.text()));
+    CompileReport report;
+    if (Status status =
+            compileShown(source, layer, output + "/" + spec.key(), report);
+        !status)
+      return status;
+    arguments.show(report);
+  }
+  std::string text =
+      model::writeModelJson(fs::canonical(arguments.path, failure).string());
+  Result<runtime::AtomicFile> file =
+      runtime::AtomicFile::create(output + "/" + model::modelJson);
+  if (!file)
+    return file.error();
+  if (Status status = file->write(text.data(), text.size()); !status)
+    return status;
+  return file->commit();
+}
+
+void plum::tool::addModelVerbs(CLI::App &app, int &exitCode) {
+  auto add = [&](const std::string &name, const std::string &what) {
+    CLI::App *verb = app.add_subcommand(name, what);
+    verb->prefix_command();
+    verb->footer("plum " + name +
+                 " MODEL [options]\n\nMODEL is a Hugging Face model directory "
+                 "or a bundle of one. The options are those of\nplum-run " +
+                 name + ": 'plum-run " + name + " --help' lists them.");
+    verb->callback([name, verb, &exitCode] {
+      std::vector<std::string> rest = verb->remaining();
+      if (rest.empty() || rest[0].starts_with("-")) {
+        exitCode = fail({"plum " + name,
+                         rest.empty()
+                             ? "needs a model"
+                             : "expects the model first, got '" + rest[0] + "'",
+                         {"plum " + name + " MODEL [options]"}});
+        return;
+      }
+      SpecArguments spec;
+      spec.path = rest[0];
+      if (!isModelDirectory(spec.path) && !isModelBundle(spec.path)) {
+        exitCode = fail(
+            {spec.path, "is no model directory: it has no config.json", {}});
+        return;
+      }
+      rest.erase(rest.begin());
+      exitCode = forward(name, spec, rest);
+    });
+  };
+  add("logits", "run a model on tokens: --in FILE --out FILE");
+  add("generate", "continue a text: --prompt TEXT -n 32");
+  add("perplexity", "measure how well a model predicts a text file");
+}
