@@ -14,12 +14,14 @@
 #include "Options.h"
 #include "plum/Frontend/Frontend.h"
 #include "plum/Interpreter/PhaseProgram.h"
+#include "plum/Pipelines/Phases.h"
 #include "runtime/Inputs.h"
 #include "runtime/LayerIO.h"
 #include "runtime/ReferenceRun.h"
 #include "runtime/tool/Common.h"
 #include "runtime/tool/ErrorTable.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -82,7 +84,7 @@ interpreted in float64 and compared with the recurrence; R, W, M at most 1e-10.
   assoc, normal   one token at a time
   chunk, plan     C tokens at a time, for each C of --chunk
   all             the four of them: the first that fails names the wrong step
-  llvm, obj       machine code: the kernels, as without --after
+  the others      code for the target: its kernels, as without --after
 The columns are
   R = rms(x - ref) / rms(ref)
   W = the worst R of one head over 16 tokens (rms(ref) at least 5 % of the whole)
@@ -94,11 +96,13 @@ void CheckVerb::declare(CLI::App &app) {
       "check",
       "compare kernels, or the IR of a phase, with the float64 recurrence");
   spec.declare(*verb);
-  std::vector<std::string> phases = interpretedPhases();
-  phases.insert(phases.end(), {"llvm", "obj", "all"});
+  std::vector<std::string> names;
+  for (const Phase &phase : phases())
+    names.push_back(phase.name.str());
+  names.push_back("all");
   verb->add_option("--after", after,
                    "interpret the IR of this phase instead of kernels")
-      ->check(CLI::IsMember(phases))
+      ->check(CLI::IsMember(names))
       ->type_name("PHASE");
   CLI::Option *file = verb->add_option("--in", in, "input tensors, as for run")
                           ->type_name("FILE.safetensors");
@@ -114,7 +118,9 @@ void CheckVerb::declare(CLI::App &app) {
 }
 
 int CheckVerb::run() {
-  if (after.empty() || after == "llvm" || after == "obj")
+  std::vector<std::string> interpreted = interpretedPhases();
+  if (after != "all" && std::find(interpreted.begin(), interpreted.end(),
+                                  after) == interpreted.end())
     return runKernels();
   if (!verb->remaining().empty())
     return plum::tool::fail(
@@ -128,11 +134,19 @@ int CheckVerb::run() {
 }
 
 int CheckVerb::runKernels() const {
+  bool onCpu = spec.target.empty() || spec.target == "cpu";
+  auto own = phasesFor(onCpu ? Machine::CPU : Machine::GPU);
+  if (!after.empty() &&
+      std::none_of(own.begin(), own.end(),
+                   [&](const Phase &phase) { return phase.name == after; }))
+    return plum::tool::fail({"--after",
+                             "target '" + (onCpu ? "cpu" : spec.target) +
+                                 "' has no phase '" + after + "'",
+                             {"'plum --print-phases' lists them"}});
   if (!after.empty())
     std::fprintf(stderr,
-                 "note: after '%s' a layer is machine code: its kernels are "
-                 "run, with the "
-                 "limits of their dtypes\n",
+                 "note: after '%s' a layer is code for its target: its kernels "
+                 "are run, with the limits of their dtypes\n",
                  after.c_str());
   std::vector<std::string> rest = verb->remaining();
   if (!in.empty())
