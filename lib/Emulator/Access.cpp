@@ -21,6 +21,8 @@ using namespace mlir;
 using namespace plum;
 using namespace plum::emulator;
 
+constexpr uint32_t kMostBytes = 64; ///< Of an access: a vector of 8 i64.
+
 static std::string sized(uint32_t bytes, StringRef what) {
   return std::to_string(bytes) + "-byte " + what.str();
 }
@@ -38,10 +40,30 @@ Step Cta::badShared(Warp &warp, int lane, StringRef what, uint32_t address) {
                   shared.problem());
 }
 
-Step Cta::badGlobal(Warp &warp, int lane, StringRef what, uint64_t address) {
-  return fail(warp, lane,
-              what + " at " + memory.describe(address) + ", " +
-                  memory.problem());
+const uint8_t *Cta::globalSource(Warp &warp, int lane, const char *what,
+                                 uint64_t address, uint32_t bytes) {
+  const uint8_t *from = memory.source(address, bytes);
+  bool good = !from || !options.checkGlobalRaces ||
+              global.load(index, actor(warp), address, bytes);
+  if (from && good)
+    return from;
+  fail(warp, lane,
+       sized(bytes, what) + " at " + memory.describe(address) + ", " +
+           (from ? global.problem() : memory.problem()));
+  return nullptr;
+}
+
+uint8_t *Cta::globalTarget(Warp &warp, int lane, const char *what,
+                           uint64_t address, uint32_t bytes) {
+  uint8_t *to = memory.destination(address, bytes);
+  bool good = !to || !options.checkGlobalRaces ||
+              global.store(index, actor(warp), address, bytes);
+  if (to && good)
+    return to;
+  fail(warp, lane,
+       sized(bytes, what) + " at " + memory.describe(address) + ", " +
+           (to ? global.problem() : memory.problem()));
+  return nullptr;
 }
 
 //===----------------------------------------------------------------------===//
@@ -76,23 +98,22 @@ static void pack(Warp &warp, const Program &program, const Inst &inst,
 
 Step Cta::loadArgument(Warp &warp, const Inst &inst) {
   uint32_t bytes = inst.count * inst.flags;
-  // Inactive lanes hold the same pointer: all or none.
-  uint32_t lane = __builtin_ctz(warp.mask);
-  for (; lane < kLanes; ++lane) {
-    if (!(warp.mask >> lane & 1))
-      continue;
+  Step step = Step::Next;
+  forLanes(warp.mask, [&](uint32_t lane) {
     uint64_t offset = warp.u64(inst.a)[lane] + inst.imm - kArgumentBase;
-    std::string where = "args+" + std::to_string(int64_t(offset));
-    std::string what = sized(bytes, "load of an argument");
-    if (offset + bytes > arguments.size() || offset > arguments.size())
-      return fail(warp, lane,
-                  what + " at " + where + ", past the " +
+    if (offset > arguments.size() || bytes > arguments.size() - offset)
+      step = fail(warp, lane,
+                  Twine(bytes) + "-byte load of an argument at " +
+                      Twine(int64_t(offset)) + ", outside the " +
                       Twine(arguments.size()) + " bytes of arguments");
-    if (offset % bytes)
-      return misaligned(warp, lane, what, where, bytes);
-    unpack(warp, program, inst, lane, arguments.data() + offset);
-  }
-  return Step::Next;
+    else if (offset % bytes)
+      step = misaligned(warp, lane, sized(bytes, "load of an argument"),
+                        std::to_string(offset), bytes);
+    else
+      unpack(warp, program, inst, lane, arguments.data() + offset);
+    return step == Step::Next;
+  });
+  return step;
 }
 
 Step Cta::loadGlobal(Warp &warp, const Inst &inst) {
@@ -100,14 +121,14 @@ Step Cta::loadGlobal(Warp &warp, const Inst &inst) {
   Step step = Step::Next;
   forLanes(warp.mask, [&](uint32_t lane) {
     uint64_t address = warp.u64(inst.a)[lane] + uint64_t(inst.imm);
-    const uint8_t *from = memory.source(address, bytes);
-    if (!from)
-      step = badGlobal(warp, lane, sized(bytes, "global load"), address);
-    else if (address % bytes)
+    if (address % bytes)
       step = misaligned(warp, lane, sized(bytes, "global load"),
                         memory.describe(address), bytes);
-    else
+    else if (const uint8_t *from =
+                 globalSource(warp, lane, "global load", address, bytes))
       unpack(warp, program, inst, lane, from);
+    else
+      step = Step::Fail;
     return step == Step::Next;
   });
   return step;
@@ -116,16 +137,33 @@ Step Cta::loadGlobal(Warp &warp, const Inst &inst) {
 Step Cta::storeGlobal(Warp &warp, const Inst &inst) {
   uint32_t bytes = inst.count * inst.flags;
   Step step = Step::Next;
+  uint8_t values[kLanes][kMostBytes];
+  uint8_t *targets[kLanes];
   forLanes(warp.mask, [&](uint32_t lane) {
     uint64_t address = warp.u64(inst.a)[lane] + uint64_t(inst.imm);
-    uint8_t *to = memory.destination(address, bytes);
-    if (!to)
-      step = badGlobal(warp, lane, sized(bytes, "global store"), address);
-    else if (address % bytes)
+    if (address % bytes) {
       step = misaligned(warp, lane, sized(bytes, "global store"),
                         memory.describe(address), bytes);
-    else
-      pack(warp, program, inst, lane, to);
+    } else if (uint8_t *to =
+                   globalTarget(warp, lane, "global store", address, bytes)) {
+      pack(warp, program, inst, lane, values[lane]);
+      std::memcpy(to, values[lane], bytes);
+      targets[lane] = to;
+    } else {
+      step = Step::Fail;
+    }
+    return step == Step::Next;
+  });
+  if (step != Step::Next)
+    return step;
+  forLanes(warp.mask, [&](uint32_t lane) {
+    if (std::memcmp(targets[lane], values[lane], bytes))
+      step = fail(
+          warp, lane,
+          sized(bytes, "global store") + " at " +
+              memory.describe(warp.u64(inst.a)[lane] + uint64_t(inst.imm)) +
+              ", where another lane stores another value in the same "
+              "instruction");
     return step == Step::Next;
   });
   return step;
@@ -137,6 +175,7 @@ Step Cta::loadShared(Warp &warp, const Inst &inst) {
   Step step = Step::Next;
   forLanes(warp.mask, [&](uint32_t lane) {
     uint32_t address = warp.u32(inst.a)[lane] + uint32_t(inst.imm);
+    who.lane = lane;
     if (address % bytes)
       step = misaligned(warp, lane, sized(bytes, "shared load"),
                         Shared::describe(address), bytes);
@@ -151,19 +190,20 @@ Step Cta::loadShared(Warp &warp, const Inst &inst) {
 
 Step Cta::storeShared(Warp &warp, const Inst &inst) {
   uint32_t bytes = inst.count * inst.flags;
-  Actor who = actor(warp);
+  Actor who = writer(warp);
   Step step = Step::Next;
   forLanes(warp.mask, [&](uint32_t lane) {
     uint32_t address = warp.u32(inst.a)[lane] + uint32_t(inst.imm);
-    if (address % bytes) {
+    uint8_t value[kMostBytes];
+    who.lane = lane;
+    pack(warp, program, inst, lane, value);
+    if (address % bytes)
       step = misaligned(warp, lane, sized(bytes, "shared store"),
                         Shared::describe(address), bytes);
-    } else if (uint8_t *to = shared.write(who, address, bytes)) {
+    else if (shared.write(who, address, value, bytes))
       shared.stored(warp.index, lane, address, bytes);
-      pack(warp, program, inst, lane, to);
-    } else {
+    else
       step = badShared(warp, lane, sized(bytes, "shared store"), address);
-    }
     return step == Step::Next;
   });
   return step;
@@ -214,17 +254,17 @@ Step Cta::storeMatrix(Warp &warp, const Inst &inst, bool transposed) {
         rows[8 * tile + row][column] =
             uint16_t(warp.u32(tiles[tile])[lane] >> 16 * k);
       }
-  Actor who = actor(warp);
+  Actor who = writer(warp);
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     uint32_t address = warp.u32(inst.a)[lane] + uint32_t(inst.imm);
+    const auto *row = reinterpret_cast<const uint8_t *>(rows[lane]);
+    who.lane = lane;
     if (address % 16)
       return misaligned(warp, lane, "row of stmatrix",
                         Shared::describe(address), 16);
-    uint8_t *row = shared.write(who, address, 16);
-    if (!row)
+    if (!shared.write(who, address, row, 16))
       return badShared(warp, lane, "row of stmatrix", address);
     shared.stored(warp.index, lane, address, 16);
-    std::memcpy(row, rows[lane], 16);
   }
   return Step::Next;
 }

@@ -20,6 +20,7 @@ Step Cta::barrier(Warp &warp, const Inst &inst) {
     return Step::Block;
   if (warp.barrierPassed) {
     warp.barrierPassed = false;
+    ++warp.syncs;
     return Step::Next;
   }
   if (!converged(warp))
@@ -56,6 +57,7 @@ Step Cta::barrier(Warp &warp, const Inst &inst) {
       other.barrierPassed = other.index != warp.index;
     }
   barrier = {};
+  ++warp.syncs;
   return Step::Next;
 }
 
@@ -77,7 +79,7 @@ Step Cta::barrierInit(Warp &warp, const Inst &inst) {
       step = fail(warp, lane, "more mbarriers than the emulator can follow");
     else if (inst.count == 0 || inst.count >= 1u << 20)
       step = fail(warp, lane, "mbarrier of " + Twine(inst.count) + " arrivals");
-    else if (!shared.initBarrier(actor(warp), address))
+    else if (!shared.initBarrier(writer(warp, lane), address))
       step = badShared(warp, lane, "init of an mbarrier", address);
     if (step != Step::Next)
       return false;
@@ -161,6 +163,7 @@ Step Cta::wait(Warp &warp, const Inst &inst) {
     return Step::Fail;
   if (!passed)
     return Step::Block;
+  ++warp.syncs;
   forLanes(warp.mask, [&](uint32_t lane) {
     join(warp.clock,
          mbarriers[warp.u32(inst.a)[lane] + uint32_t(inst.imm)].completed);

@@ -34,9 +34,9 @@ Step Cta::copy16(Warp &warp, const Inst &inst) {
     else if (bytes && from % kBytes)
       step = misaligned(warp, lane, "source of cp.async", memory.describe(from),
                         kBytes);
-    else if (bytes && !memory.source(from, bytes))
-      step = badGlobal(warp, lane, "source of cp.async", from);
-    else if (!shared.beginWrite(actor(warp), to, kBytes))
+    else if (bytes && !globalSource(warp, lane, "cp.async", from, bytes))
+      step = Step::Fail;
+    else if (!shared.beginWrite(writer(warp, lane), to, kBytes))
       step = badShared(warp, lane, "target of cp.async", to);
     else
       warp.copies[lane].push_back({to, from, bytes, -1, false, 0, warp.pc});
@@ -70,7 +70,7 @@ Step Cta::copyWait(Warp &warp, const Inst &inst) {
     int64_t complete = warp.copyGroups[lane] - inst.imm;
     for (AsyncCopy &copy : warp.copies[lane])
       if (!copy.done && copy.group >= 0 && copy.group < complete)
-        performCopy(actor(warp), copy);
+        performCopy(writer(warp, lane), copy);
     return true;
   });
   join(warp.clock, warp.copiesDone);
@@ -125,10 +125,9 @@ Step Cta::bulkLoad(Warp &warp, const Inst &inst) {
                   "bulk load of " + Twine(bytes) + " bytes from " +
                       memory.describe(from) + " to " + Shared::describe(to) +
                       ", which are not all multiples of 16");
-    else if (!memory.source(from, bytes))
-      step = badGlobal(
-          warp, lane, "bulk load of " + std::to_string(bytes) + " bytes", from);
-    else if (!shared.beginWrite(actor(warp), to, bytes))
+    else if (!globalSource(warp, lane, "bulk load", from, bytes))
+      step = Step::Fail;
+    else if (!shared.beginWrite(writer(warp, lane), to, bytes))
       step = badShared(
           warp, lane,
           "target of a bulk load of " + std::to_string(bytes) + " bytes", to);
@@ -156,7 +155,8 @@ Status Cta::deliver(size_t i) {
   // may look at them.
   auto begin = [&](Mbarrier &barrier) {
     ++barrier.arriving[barrier.clockIndex];
-    return Actor{barrier.clockIndex, &barrier.arriving, event.inst};
+    return Actor{barrier.clockIndex, &barrier.arriving, 0,
+                 shared.newSerial(event.inst)};
   };
   if (event.bulk) {
     Mbarrier &barrier = mbarriers[event.barrier[0]];
@@ -215,9 +215,9 @@ Step Cta::bulkStore(Warp &warp, const Inst &inst) {
           fail(warp, lane,
                what + " from " + Shared::describe(from) + " to " +
                    memory.describe(to) + ", which are not all multiples of 16");
-    else if (!memory.destination(to, bytes))
-      step = badGlobal(warp, lane, what, to);
-    else if (!shared.beginRead(actor(warp), from, bytes))
+    else if (!globalTarget(warp, lane, "bulk store", to, bytes))
+      step = Step::Fail;
+    else if (!shared.beginRead(actor(warp, lane), from, bytes))
       step = badShared(warp, lane, what, from);
     else
       warp.stores.push_back({lane, from, to, bytes, -1, warp.pc});

@@ -13,11 +13,12 @@ using namespace mlir;
 using namespace plum;
 using namespace plum::emulator;
 
-Cta::Cta(const Program &program, Memory &memory, const Options &options,
-         ArrayRef<uint8_t> arguments, uint32_t threads, uint32_t sharedBytes)
-    : program(program), memory(memory), options(options), arguments(arguments),
-      threads(threads), sharedBytes(sharedBytes), warps(threads / kLanes),
-      random(options.seed) {
+Cta::Cta(const Program &program, Memory &memory, GlobalOrder &global,
+         const Options &options, ArrayRef<uint8_t> arguments, uint32_t threads,
+         uint32_t sharedBytes)
+    : program(program), memory(memory), global(global), options(options),
+      arguments(arguments), threads(threads), sharedBytes(sharedBytes),
+      warps(threads / kLanes), random(options.seed) {
   for (auto [i, warp] : llvm::enumerate(warps)) {
     warp.index = i;
     warp.frame.resize(program.slots);

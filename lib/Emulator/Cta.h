@@ -25,6 +25,7 @@
 #ifndef PLUM_LIB_EMULATOR_CTA_H
 #define PLUM_LIB_EMULATOR_CTA_H
 
+#include "GlobalOrder.h"
 #include "Shared.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -78,6 +79,8 @@ struct Warp {
   std::vector<SlotLanes> frame;
   VectorClock clock{};
 
+  uint32_t syncs = 0; ///< syncWarp and the like.
+
   bool atBarrier = false, barrierPassed = false;
   std::array<std::vector<AsyncCopy>, kLanes> copies;
   std::array<int64_t, kLanes> copyGroups{}, bulkGroups{};
@@ -129,9 +132,9 @@ struct AsyncEvent {
 
 class Cta {
 public:
-  Cta(const Program &program, Memory &memory, const Options &options,
-      llvm::ArrayRef<uint8_t> arguments, uint32_t threads,
-      uint32_t sharedBytes);
+  Cta(const Program &program, Memory &memory, GlobalOrder &global,
+      const Options &options, llvm::ArrayRef<uint8_t> arguments,
+      uint32_t threads, uint32_t sharedBytes);
   Status run(int64_t index);
   int64_t instructions = 0; ///< Of warps, in all.
 
@@ -151,8 +154,13 @@ private:
   /// All 32 lanes must be here.
   bool converged(Warp &warp) { return warp.mask == ~0u; }
   Step diverged(Warp &warp);
-  Actor actor(const Warp &warp) const {
-    return {warp.index, &warp.clock, warp.pc};
+  Actor actor(const Warp &warp, uint32_t lane = kAllLanes) const {
+    return {warp.index, &warp.clock, warp.syncs, 0, lane};
+  }
+  /// Of an instruction that writes shared memory.
+  Actor writer(const Warp &warp, uint32_t lane = kAllLanes) {
+    return {warp.index, &warp.clock, warp.syncs, shared.newSerial(warp.pc),
+            lane};
   }
   void tick(Warp &warp) { ++warp.clock[warp.index]; }
 
@@ -175,7 +183,6 @@ private:
   Step misaligned(Warp &warp, int lane, llvm::StringRef what,
                   llvm::StringRef where, uint32_t alignment);
   Step badShared(Warp &warp, int lane, llvm::StringRef what, uint32_t address);
-  Step badGlobal(Warp &warp, int lane, llvm::StringRef what, uint64_t address);
 
   //===--- Barriers.cpp ---------------------------------------------------===//
   Step barrier(Warp &warp, const Inst &inst);
@@ -210,8 +217,16 @@ private:
                   std::vector<uint32_t> &pieces, std::string &why);
   void performWgmma(Warp &warp, PendingWgmma &pending);
 
+  //===--- Global memory --------------------------------------------------===//
+  /// The bytes, or null after fail(); `what`: "global load".
+  const uint8_t *globalSource(Warp &warp, int lane, const char *what,
+                              uint64_t address, uint32_t bytes);
+  uint8_t *globalTarget(Warp &warp, int lane, const char *what,
+                        uint64_t address, uint32_t bytes);
+
   const Program &program;
   Memory &memory;
+  GlobalOrder &global;
   const Options &options;
   llvm::ArrayRef<uint8_t> arguments;
   uint32_t threads, sharedBytes;

@@ -63,7 +63,8 @@ Status Kernel::launch(const LaunchConfig &config, ArrayRef<uint8_t> arguments,
     std::mt19937_64 random(options.seed);
     std::shuffle(order.begin(), order.end(), random);
   }
-  Cta cta(program, memory, options, arguments, threads, bytes);
+  GlobalOrder global;
+  Cta cta(program, memory, global, options, arguments, threads, bytes);
   for (int64_t index : order)
     if (Status status = cta.run(index); !status)
       return status;

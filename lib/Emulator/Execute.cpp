@@ -513,6 +513,8 @@ Step Cta::effect(Warp &warp, const Inst &inst) {
   case Code::Mma:
     return mma(warp, inst);
   case Code::SyncWarp:
+    ++warp.syncs;
+    [[fallthrough]];
   case Code::SetMaxRegisters:
     return converged(warp) ? Step::Next : diverged(warp);
   case Code::VoteAny:

@@ -13,11 +13,6 @@ using namespace mlir;
 using namespace plum;
 using namespace plum::emulator;
 
-static bool ordered(const Actor &who, Epoch earlier) {
-  return (*who.seen)[earlier >> kTimeBits] >=
-         (earlier & ((1u << kTimeBits) - 1));
-}
-
 static std::string nameOf(Epoch epoch) {
   uint32_t clock = epoch >> kTimeBits;
   return clock < kMaxWarps ? "warp " + std::to_string(clock)
@@ -30,10 +25,12 @@ void Shared::reset(uint32_t bytes, uint32_t warps, bool trackProxies,
   this->trackProxies = trackProxies && options.checkProxyFences;
   checkRaces = options.checkRaces;
   checkUndefined = options.checkUndefined;
+  checkLanes = options.checkLanes;
   size_t granules = (bytes + kGranule - 1) / kGranule;
   data.assign(bytes, 0xcd);
   cells.assign((bytes + 1) / 2, {});
-  writers.assign((bytes + 1) / 2, ~0u);
+  writers.assign((bytes + 1) / 2, {});
+  instOf.assign(1, ~0u);
   busy.assign(granules, 0);
   readSets.clear();
   freeReadSets.clear();
@@ -54,9 +51,9 @@ std::string Shared::describe(uint32_t address) {
          llvm::utohexstr(uint64_t(std::abs(offset)), /*LowerCase=*/true);
 }
 
-bool Shared::fail(const Twine &text, uint32_t inst) {
+bool Shared::fail(const Twine &text, uint32_t serial) {
   why = text.str();
-  other = inst;
+  other = instOf[serial];
   return false;
 }
 
@@ -70,17 +67,17 @@ bool Shared::inBounds(uint32_t address, uint32_t bytes) {
 //===----------------------------------------------------------------------===//
 
 bool Shared::race(uint32_t address, const char *mine, const char *theirs,
-                  Epoch offender, uint32_t inst) {
+                  Epoch offender, uint32_t serial) {
   return fail("races with " + Twine(theirs) + " of " + nameOf(offender) +
                   " at " + describe(address) +
                   ": no barrier orders it before this " + mine,
-              inst);
+              serial);
 }
 
 void Shared::recordRead(const Actor &who, Cell &cell) {
   Epoch me = who.epoch();
   if (!(cell.read & kReadSet)) {
-    if (cell.read == 0 || ordered(who, cell.read)) {
+    if (cell.read == 0 || covers(*who.seen, cell.read)) {
       cell.read = me;
       return;
     }
@@ -104,11 +101,11 @@ bool Shared::readsOrdered(const Actor &who, const Cell &cell, Epoch &offender) {
     return true;
   if (!(cell.read & kReadSet)) {
     offender = cell.read;
-    return ordered(who, cell.read);
+    return covers(*who.seen, cell.read);
   }
   const uint32_t *set = &readSets[(cell.read & ~kReadSet) * warps];
   for (uint32_t w = 0; w < warps; ++w)
-    if (set[w] && !ordered(who, set[w])) {
+    if (set[w] && !covers(*who.seen, set[w])) {
       offender = set[w];
       return false;
     }
@@ -121,20 +118,34 @@ void Shared::clearReads(Cell &cell) {
   cell.read = 0;
 }
 
+/// A lane reads what its warp has written.
+bool Shared::laneReads(const Actor &who, uint32_t i) {
+  const Writer &writer = writers[i];
+  uint32_t lane = writer.lane & 63;
+  if (cells[i].write == 0 || writer.lane >> 6 != who.syncs || lane == who.lane)
+    return true;
+  return fail("of which lane " + Twine(lane) + " of this warp has written " +
+                  describe(kSharedBase + 2 * i) + " with no syncWarp since",
+              writer.serial);
+}
+
 bool Shared::readCells(const Actor &who, uint32_t address, uint32_t bytes) {
   Epoch me = who.epoch();
   uint32_t first = (address - kSharedBase) / 2;
   for (uint32_t i = first, end = first + bytes / 2; i < end; ++i) {
     Cell &cell = cells[i];
+    if (checkLanes && cell.write >> kTimeBits == who.clock &&
+        !laneReads(who, i))
+      return false;
     if (cell.read == me)
       continue;
     if (cell.write == 0) {
       if (checkUndefined)
         return fail("of which nothing has written " +
                     describe(kSharedBase + 2 * i));
-    } else if (checkRaces && !ordered(who, cell.write)) {
+    } else if (checkRaces && !covers(*who.seen, cell.write)) {
       return race(kSharedBase + 2 * i, "read", "the write", cell.write,
-                  writers[i]);
+                  writers[i].serial);
     }
     if (checkRaces)
       recordRead(who, cell);
@@ -144,26 +155,33 @@ bool Shared::readCells(const Actor &who, uint32_t address, uint32_t bytes) {
   return true;
 }
 
-bool Shared::writeCells(const Actor &who, uint32_t address, uint32_t bytes) {
+/// `values`: what is stored, or null if that is not known yet.
+bool Shared::writeCells(const Actor &who, uint32_t address, uint32_t bytes,
+                        const uint8_t *values) {
   Epoch me = who.epoch();
   uint32_t first = (address - kSharedBase) / 2;
   for (uint32_t i = first, end = first + bytes / 2; i < end; ++i) {
     Cell &cell = cells[i];
+    Writer before = writers[i];
+    writers[i] = {who.serial, who.lane | who.syncs << 6};
+    if (values && before.serial == who.serial &&
+        std::memcmp(&data[2 * i], values + 2 * (i - first), 2))
+      return fail("where lane " + Twine(before.lane & 63) +
+                  " stores another value in the same instruction");
     if (cell.write == me && cell.read == 0)
       continue;
     if (checkRaces) {
       Epoch offender = cell.write;
-      if (cell.write && !ordered(who, cell.write))
+      if (cell.write && !covers(*who.seen, cell.write))
         return race(kSharedBase + 2 * i, "write", "the write", offender,
-                    writers[i]);
+                    before.serial);
       if (!readsOrdered(who, cell, offender))
-        return race(kSharedBase + 2 * i, "write", "a read", offender, ~0u);
+        return race(kSharedBase + 2 * i, "write", "a read", offender, 0);
       clearReads(cell);
     } else {
       cell.read = 0;
     }
     cell.write = me;
-    writers[i] = who.inst;
   }
   return true;
 }
@@ -209,10 +227,12 @@ bool Shared::writable(uint32_t address, uint32_t bytes) {
   return true;
 }
 
-uint8_t *Shared::write(const Actor &who, uint32_t address, uint32_t bytes) {
-  return writable(address, bytes) && writeCells(who, address, bytes)
-             ? data.data() + (address - kSharedBase)
-             : nullptr;
+bool Shared::write(const Actor &who, uint32_t address, const uint8_t *from,
+                   uint32_t bytes) {
+  if (!writable(address, bytes) || !writeCells(who, address, bytes, from))
+    return false;
+  std::memcpy(&data[address - kSharedBase], from, bytes);
+  return true;
 }
 
 uint8_t *Shared::arrive(const Actor &who, uint32_t address, uint32_t bytes) {
@@ -220,13 +240,14 @@ uint8_t *Shared::arrive(const Actor &who, uint32_t address, uint32_t bytes) {
   for (uint32_t i = first; i < first + bytes / 2; ++i) {
     clearReads(cells[i]);
     cells[i].write = who.epoch();
-    writers[i] = who.inst;
+    writers[i] = {who.serial, who.lane | who.syncs << 6};
   }
   return data.data() + (address - kSharedBase);
 }
 
 bool Shared::beginWrite(const Actor &who, uint32_t address, uint32_t bytes) {
-  if (!write(who, address, bytes) || !clean(address, bytes))
+  if (!writable(address, bytes) || !writeCells(who, address, bytes, nullptr) ||
+      !clean(address, bytes))
     return false;
   uint32_t first = (address - kSharedBase) / kGranule;
   for (uint32_t g = first; g < first + bytes / kGranule; ++g)
@@ -273,7 +294,7 @@ bool Shared::clean(uint32_t address, uint32_t bytes) {
         return fail("of which warp " + Twine(w) + " has stored to " +
                         describe(kSharedBase + g * kGranule) +
                         " with no fence.proxy.async since",
-                    writers[g * kGranule / 2]);
+                    writers[g * kGranule / 2].serial);
   }
   return true;
 }
@@ -312,7 +333,7 @@ void Shared::fenceProxy(uint32_t warp, uint32_t lanes) {
 }
 
 bool Shared::initBarrier(const Actor &who, uint32_t address) {
-  if (!write(who, address, 8))
+  if (!writable(address, 8) || !writeCells(who, address, 8, nullptr))
     return false;
   uint32_t offset = address - kSharedBase;
   busy[offset / kGranule] |= kBarrier << (offset % kGranule / 8);
@@ -321,8 +342,8 @@ bool Shared::initBarrier(const Actor &who, uint32_t address) {
 
 bool Shared::sees(const Actor &who, uint32_t address) {
   const Cell &cell = cells[(address - kSharedBase) / 2];
-  if (!checkRaces || ordered(who, cell.write))
+  if (!checkRaces || covers(*who.seen, cell.write))
     return true;
   return race(address, "use", "the init", cell.write,
-              writers[(address - kSharedBase) / 2]);
+              writers[(address - kSharedBase) / 2].serial);
 }

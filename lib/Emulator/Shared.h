@@ -15,6 +15,11 @@
 // write and the reads since: one epoch, or one for each warp when they are not
 // ordered. This is FastTrack (Flanagan, Freund, PLDI 2009).
 //
+// Lanes. Beside its last write a cell keeps the lane and how often the warp had
+// synchronised its lanes (syncWarp, barriers). Another lane of the warp may
+// look only after one more. Lanes that store different values to the same bytes
+// in one instruction are wrong at once.
+//
 // Flight. 16 bytes (a granule) count the asynchronous copies in flight that
 // will write them, and the bulk stores and wgmma in flight that will read them.
 //
@@ -47,11 +52,20 @@ inline void join(VectorClock &into, const VectorClock &from) {
     into[i] = into[i] < from[i] ? from[i] : into[i];
 }
 
-/// Who accesses, and at which instruction.
+/// Whether `seen` covers an epoch.
+inline bool covers(const VectorClock &seen, Epoch earlier) {
+  return seen[earlier >> kTimeBits] >= (earlier & ((1u << kTimeBits) - 1));
+}
+
+constexpr uint32_t kAllLanes = 63; ///< Not the same as any.
+
+/// Who accesses.
 struct Actor {
   uint32_t clock; ///< A warp's number, or kMaxWarps + that of an mbarrier.
   const VectorClock *seen;
-  uint32_t inst;
+  uint32_t syncs = 0;  ///< Of the warp's lanes.
+  uint32_t serial = 0; ///< Of a write: from newSerial().
+  uint32_t lane = kAllLanes;
   Epoch epoch() const { return epochOf(clock, (*seen)[clock]); }
 };
 
@@ -60,9 +74,15 @@ public:
   void reset(uint32_t bytes, uint32_t warps, bool trackProxies,
              const Options &options);
 
-  //===--- Accesses: null and problem() if they are wrong -----------------===//
+  //===--- Accesses: null or false, and problem(), if they are wrong ------===//
   const uint8_t *read(const Actor &who, uint32_t address, uint32_t bytes);
-  uint8_t *write(const Actor &who, uint32_t address, uint32_t bytes);
+  bool write(const Actor &who, uint32_t address, const uint8_t *from,
+             uint32_t bytes);
+  /// A number for one execution of an instruction that writes.
+  uint32_t newSerial(uint32_t inst) {
+    instOf.push_back(inst);
+    return instOf.size() - 1;
+  }
   /// A copy's bytes arrive: no check but the record.
   uint8_t *arrive(const Actor &who, uint32_t address, uint32_t bytes);
   const uint8_t *bytes(uint32_t address) const {
@@ -72,7 +92,6 @@ public:
   //===--- Asynchronous accesses, of whole granules -----------------------===//
   bool beginWrite(const Actor &who, uint32_t address, uint32_t bytes);
   void endWrite(uint32_t address, uint32_t bytes);
-  /// `what`: "bulk store", "wgmma".
   bool beginRead(const Actor &who, uint32_t address, uint32_t bytes);
   void endRead(const Actor &who, uint32_t address, uint32_t bytes);
 
@@ -103,6 +122,10 @@ private:
     Epoch write = 0;
     Epoch read = 0; ///< Top bit: index of a read set.
   };
+  struct Writer {
+    uint32_t serial = 0;
+    uint32_t lane = 0; ///< And the warp's syncs, << 6.
+  };
   struct Dirty {
     uint32_t granule, lanes;
   };
@@ -112,30 +135,34 @@ private:
   static constexpr uint32_t kBarrier = 1u << 30, kBarriers = 3u << 30;
   static constexpr uint32_t kOneWrite = 1u << 16, kWrites = 0x3fff0000;
 
-  bool fail(const llvm::Twine &text, uint32_t inst = ~0u);
+  bool fail(const llvm::Twine &text, uint32_t serial = 0);
   bool writable(uint32_t address, uint32_t bytes);
   bool inBounds(uint32_t address, uint32_t bytes);
   bool readCells(const Actor &who, uint32_t address, uint32_t bytes);
-  bool writeCells(const Actor &who, uint32_t address, uint32_t bytes);
+  bool writeCells(const Actor &who, uint32_t address, uint32_t bytes,
+                  const uint8_t *values);
   void recordRead(const Actor &who, Cell &cell);
   bool readsOrdered(const Actor &who, const Cell &cell, Epoch &offender);
   void clearReads(Cell &cell);
   bool race(uint32_t address, const char *mine, const char *theirs,
-            Epoch offender, uint32_t inst);
+            Epoch offender, uint32_t serial);
+  bool laneReads(const Actor &who, uint32_t i);
   bool clean(uint32_t address, uint32_t bytes);
   void markDirty(uint32_t warp, uint32_t lane, uint32_t address,
                  uint32_t bytes);
 
   std::vector<uint8_t> data;
   std::vector<Cell> cells;
-  std::vector<uint32_t> writers; ///< Instruction of a cell's last write.
-  std::vector<uint32_t> busy;    ///< By granule: copies in flight.
+  std::vector<Writer> writers;  ///< Of a cell's last write.
+  std::vector<uint32_t> instOf; ///< By serial.
+  std::vector<uint32_t> busy;   ///< By granule: copies in flight.
   std::vector<uint32_t> readSets, freeReadSets;
   std::vector<uint16_t> dirtyWarps;              ///< By granule.
   std::vector<std::vector<uint32_t>> dirtyIndex; ///< [warp][granule], +1.
   std::vector<std::vector<Dirty>> dirty;         ///< [warp].
   uint32_t warps = 0;
   bool trackProxies = false, checkRaces = true, checkUndefined = true;
+  bool checkLanes = true;
   std::string why;
   uint32_t other = ~0u;
 };

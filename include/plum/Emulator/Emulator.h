@@ -12,7 +12,12 @@
 //   - shared accesses outside the CTA's memory, misaligned, of undefined bytes
 //   - asynchronous copies and wgmma take effect as late as they may; a touch of
 //     bytes still in flight, or of accumulators not waited for, is an error
-//   - two warps that touch the same shared bytes with no barrier in between
+//   - two warps that touch the same shared bytes with no barrier in between,
+//   two
+//     lanes of a warp with no syncWarp; lanes that store different values to
+//     the same bytes at once
+//   - global bytes that a CTA writes and another of the launch reads or writes,
+//     or that warps of a CTA exchange with no barrier
 //   - shared bytes written by stores and read by a bulk copy or wgmma without
 //     fence.proxy.async
 //   - warp-wide instructions that some lanes do not reach; deadlocks
@@ -22,9 +27,9 @@
 // loop wait for the rest. Warps interleave at every instruction; `seed` picks
 // the order.
 //
-// Not modelled: races through global memory, races between lanes of one warp
-// (syncWarp only has to be reached), clusters, lanes of a warp that wait for
-// each other, flushing of subnormals by plain f32 arithmetic, time.
+// Not modelled: clusters, lanes of a warp that wait for each other, the proxy
+// of accesses to global memory, stores by lanes of a warp to what others of it
+// still read, flushing of subnormals by plain f32 arithmetic, time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,6 +54,9 @@ struct Options {
   uint64_t seed = 0;
   bool checkUndefined = true; ///< Shared bytes that nothing has written.
   bool checkRaces = true;     ///< Between warps, in shared memory.
+  bool checkLanes = true;     ///< Between lanes of a warp, there.
+  /// Off for kernels whose CTAs wait for each other through global memory.
+  bool checkGlobalRaces = true;
   bool checkProxyFences = true;
   bool checkWgmmaFences = true;
   /// A CTA that runs this many warp instructions is taken to hang.

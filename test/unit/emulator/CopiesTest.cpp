@@ -226,7 +226,7 @@ TEST(Copies, OutsideOfTheSource) {
   KernelRun k(80);
   k->copy16(k.mine(k->shared(), 16), k->at(k.mine(k.in, 16), 16), k->i32(16));
   k.input(std::vector<int32_t>(128));
-  k.expectError("thread 31: source of cp.async at in+0x200, past the end of "
+  k.expectError("thread 31: 16-byte cp.async at in+0x200, past the end of "
                 "'in' (512 bytes)",
                 32, 512);
 }

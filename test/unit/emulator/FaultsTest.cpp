@@ -192,6 +192,76 @@ TEST(Faults, Races) {
   }
 }
 
+TEST(Faults, LanesOfAWarp) {
+  auto exchange = [](KernelRun &k, bool sync) {
+    k->store(k->tid(), k.mine(k->shared(), 4));
+    if (sync)
+      k->syncWarp();
+    Value other = k->bitXor(k->tid(), k->i32(1));
+    k->store(k->load(k.i32, k->at(k->shared(), k->mul(other, 4))),
+             k.mine(k.out, 4));
+  };
+  KernelRun good, bad, ignored, same, different, global;
+  exchange(good, true);
+  EXPECT_TRUE(succeeds(good.run(64, 256, 256)));
+  exchange(bad, false);
+  bad.expectError(
+      "thread 0: 4-byte shared load at shared+0x4, of which lane 1 of "
+      "this warp has written shared+0x4 with no syncWarp since",
+      64, 256);
+  exchange(ignored, false);
+  ignored.options.checkLanes = false;
+  EXPECT_TRUE(succeeds(ignored.run(64, 256, 256)));
+
+  same->store(same->i32(3), same->shared());
+  same->store(same->i32(3), same.out);
+  EXPECT_TRUE(succeeds(same.run(32, 4, 4)));
+  different->store(different->tid(), different->shared());
+  different.expectError(
+      "thread 1: 4-byte shared store at shared+0x0, where lane "
+      "0 stores another value in the same instruction",
+      32, 4);
+  global->store(global->tid(), global.out);
+  global.expectError(
+      "4-byte global store at out+0x0, where another lane stores "
+      "another value in the same instruction",
+      32, 4);
+}
+
+TEST(Faults, GlobalRaces) {
+  // Each CTA writes one int; then reads its own, or its neighbour's.
+  auto cta = [](KernelRun &k, bool neighbour, bool barrier) {
+    Value mine = k->at(k.out, k->mul(k->ctaid(), 4));
+    k->ifThen(k->eq(k->tid(), k->i32(0)), [&] { k->store(k->ctaid(), mine); });
+    if (barrier)
+      k->barrier(0, 64);
+    Value from = neighbour
+                     ? k->at(k.out, k->mul(k->sub(k->i32(1), k->ctaid()), 4))
+                     : mine;
+    k->ifThen(k->eq(k->tid(), k->i32(32)),
+              [&] { k->store(k->load(k.i32, from), k->at(from, 8)); });
+  };
+  KernelRun good, early, other, twice;
+  cta(good, false, true);
+  EXPECT_TRUE(succeeds(good.run(64, 0, 16, 2)));
+  cta(early, false, false);
+  early.expectError(
+      "cta 0, thread 32: 4-byte global load at out+0x0, which races "
+      "with the write of warp 0: no barrier is in between",
+      64, 0);
+  cta(other, true, true);
+  Status status = other.run(64, 0, 16, 2);
+  ASSERT_FALSE(status); // CTA 0 is first and finds nothing at all.
+  twice->store(twice->add(twice->ctaid(), 1), twice.out);
+  status = twice.run(32, 0, 4, 2);
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().str().find(
+                "cta 1, thread 0: 4-byte global store at out+0x0, which races "
+                "with the write of cta 0 of the same launch"),
+            std::string::npos)
+      << status.error().str();
+}
+
 TEST(Faults, RaceNamesBothOps) {
   KernelRun k;
   k->ifThen(k->eq(k->warp(), k->i32(0)),
