@@ -62,7 +62,8 @@ bool plum::tile::isOpb(LayoutKind kind) {
 
 LogicalResult ReuseOp::verify() {
   // reuse_c1
-  if (getTile().getType().bytes() > getFrom().getType().bytes())
+  if (int64_t(getOffset()) + getTile().getType().bytes() >
+      getFrom().getType().bytes())
     return emitOpError() << "expects a tile of at most "
                          << getFrom().getType().bytes() << " bytes, got "
                          << getTile().getType().bytes();

@@ -192,10 +192,10 @@ def Tile_AllocOp : Tile_Op<"alloc"> {
 
 def Tile_ReuseOp : Tile_Op<"reuse", [Pure]> {
   let summary = "the bytes of a tile that is done with, as another tile";
-  let description = [{ Constraints: (C1) the new tile is not larger than the old one. }];
-  let arguments = (ins Tile_SharedType:$from);
+  let description = [{ Constraints: (C1) the new tile, `offset` bytes in, ends within the old one. }];
+  let arguments = (ins Tile_SharedType:$from, DefaultValuedAttr<I64Attr, "0">:$offset);
   let results = (outs Tile_SharedType:$tile);
-  let assemblyFormat = "$from attr-dict `:` type($from) `to` type($tile)";
+  let assemblyFormat = "$from (`plus` $offset^)? attr-dict `:` type($from) `to` type($tile)";
   let hasVerifier = 1;
 }
 

@@ -66,8 +66,10 @@ static void toLLVM(OpPassManager &pm, const PhaseOptions &options) {
   pm.addPass(createCSEPass());
 }
 
-static void toTile(OpPassManager &pm, const PhaseOptions &) {
-  pm.addPass(createToTilePass());
+static void toTile(OpPassManager &pm, const PhaseOptions &options) {
+  ToTilePassOptions tile;
+  tile.shared = options.sm >= 90 ? 232448 : 166912; // Per CTA, by the hardware.
+  pm.addPass(createToTilePass(tile));
   pm.addNestedPass<tile::KernelOp>(createAssignLayoutsPass());
   pm.addPass(createCSEPass());
 }
@@ -154,10 +156,10 @@ void plum::registerPipelines() {
 }
 
 void plum::registerDialects(DialectRegistry &registry) {
-  registry
-      .insert<assoc::AssocDialect, chunk::ChunkDialect, tile::TileDialect, arith::ArithDialect,
-              func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
-              scf::SCFDialect, tensor::TensorDialect, vector::VectorDialect>();
+  registry.insert<assoc::AssocDialect, chunk::ChunkDialect, tile::TileDialect,
+                  arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect,
+                  math::MathDialect, scf::SCFDialect, tensor::TensorDialect,
+                  vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   registerNVPTXTranslations(registry);

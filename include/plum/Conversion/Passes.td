@@ -60,7 +60,8 @@ def ToTilePass : Pass<"chunk-to-tile", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"slice", "slice", "int64_t", "0", "columns of V per team of the scan (0: 64, or all)">,
-    Option<"stages", "stages", "int64_t", "3", "stages of the scan's rings">
+    Option<"stages", "stages", "int64_t", "0", "stages of the scan's rings (0: what fits)">,
+    Option<"shared", "shared", "int64_t", "232448", "bytes of shared memory that a CTA can have">
   ];
   let dependentDialects = ["::plum::tile::TileDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }

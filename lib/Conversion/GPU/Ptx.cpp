@@ -329,10 +329,16 @@ Value Ptx::vector(ArrayRef<Value> elements) {
   return v;
 }
 
-Value Ptx::argument(int64_t offset, Type type) {
-  return LLVM::LoadOp::create(*this, type, at(args, offset), bytesOf(type),
+static Value loadArgument(Ptx &b, Type type, Value pointer) {
+  return LLVM::LoadOp::create(b, type, pointer, bytesOf(type),
                               /*isVolatile=*/false, /*isNonTemporal=*/false,
                               /*isInvariant=*/true);
+}
+Value Ptx::argument(int64_t offset, Type type) {
+  return loadArgument(*this, type, at(args, offset));
+}
+Value Ptx::argument(Value offset, Type type) {
+  return loadArgument(*this, type, at(args, offset));
 }
 
 /// `[$n+c]` for a pointer to shared memory whose constant part goes into the

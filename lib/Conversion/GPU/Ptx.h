@@ -136,8 +136,9 @@ public:
   Value element(Value vector, int64_t i);
   Value vector(llvm::ArrayRef<Value> elements);
 
-  /// Fields of plum_gpu_args.
+  /// Fields of plum_gpu_args; the second's offset is an i32.
   Value argument(int64_t offset, mlir::Type type);
+  Value argument(Value offset, mlir::Type type);
 
   //===--- Within a warp --------------------------------------------------===//
   Value shuffleXor(Value v, int64_t mask); ///< i32 or f32.

@@ -59,6 +59,9 @@ void StepEmitter::placeShared() {
     if (graph.nodes[source].form == Form::Shared)
       sizes[source] = std::max(sizes[source], split.runs * split.rows * 4);
   }
+  rowsPlace = sharedTop;
+  sharedTop += StepMemory::kRowBytes *
+               (count(Role::Param) + count(Role::Input) + graph.outputs.size());
   for (auto [index, size] : sizes) {
     places[index] = sharedTop;
     sharedTop += llvm::alignTo(size, 16);
@@ -493,25 +496,30 @@ void StepEmitter::emit(Index index) {
   values[index] = elementwise(node);
 }
 
-void StepEmitter::readParams() {
-  int64_t tensor = 0;
-  const int64_t states = layer.argumentsOf(Role::State).size();
-  for (BlockArgument param : layer.argumentsOf(Role::Param)) {
-    Value row = memory.rowOf(memory.param(tensor++), b.i32(0));
-    for (auto [index, node] : llvm::enumerate(graph.nodes))
-      if (node.value == param && !node.exchange && node.form != Form::Rows)
-        values[index] = argument(node, row);
-  }
+void StepEmitter::findRows() {
+  memory.findRows(count(Role::Param), count(Role::Input), count(Role::State),
+                  graph.outputs.size(), rowsPlace);
   for (BlockArgument input : layer.argumentsOf(Role::Input))
-    inputs[input] = memory.rows(tensor++);
-  tensor += 2 * states;
-  for (size_t i = 0; i < graph.outputs.size(); ++i)
-    outputs.push_back(memory.rows(tensor++));
+    inputs[input] = count(Role::Param) + inputs.size();
+}
+
+void StepEmitter::readParams() {
+  int64_t next = 0;
+  for (BlockArgument param : layer.argumentsOf(Role::Param)) {
+    Value row;
+    for (auto [index, node] : llvm::enumerate(graph.nodes)) {
+      if (node.value != param || node.exchange || node.form == Form::Rows)
+        continue;
+      if (!row)
+        row = memory.rowOf(next, b.i32(0));
+      values[index] = argument(node, row);
+    }
+    ++next;
+  }
 }
 
 Values StepEmitter::loadStates() {
-  int64_t tensor = layer.argumentsOf(Role::Param).size() +
-                   layer.argumentsOf(Role::Input).size();
+  int64_t tensor = count(Role::Param) + count(Role::Input);
   Values all;
   for (BlockArgument state : layer.argumentsOf(Role::State))
     all.append(memory.loadState(tensor++,
@@ -560,11 +568,11 @@ Values StepEmitter::token(Value index, ValueRange states) {
 }
 
 void StepEmitter::finishToken(Value index) {
-  for (auto [i, output, rows] :
-       llvm::enumerate(layer.yieldedOutputs(), outputs)) {
+  const int64_t first = count(Role::Param) + count(Role::Input);
+  for (auto [i, output] : llvm::enumerate(layer.yieldedOutputs())) {
     Index node = graph.outputs[i];
     b.setLoc(output.getLoc());
-    Value row = memory.rowOf(rows, index);
+    Value row = memory.rowOf(first + i, index);
     if (isRow(output.getType()))
       memory.storeSlice(held(node), output.getType(), row);
     else
@@ -580,13 +588,13 @@ LogicalResult StepEmitter::run() {
     // The states take longest, so they are asked for first.
     Values states = loadStates();
     clearPadding();
+    findRows();
     readParams();
     states = b.loop(
         b.i32(0), memory.tokens(), 1, states,
         [&](Value index, ValueRange carried) { return token(index, carried); });
-    int64_t tensor = layer.argumentsOf(Role::Param).size() +
-                     layer.argumentsOf(Role::Input).size() +
-                     layer.argumentsOf(Role::State).size();
+    int64_t tensor =
+        count(Role::Param) + count(Role::Input) + count(Role::State);
     ArrayRef<Value> rest = states;
     for (BlockArgument state : layer.argumentsOf(Role::State)) {
       StateSplit split = shape.state(cast<StateType>(state.getType()));

@@ -61,6 +61,8 @@ private:
   Value scalar(mlir::Operation *op, llvm::ArrayRef<Value> operands);
 
   //===--- The kernel -----------------------------------------------------===//
+  int64_t count(assoc::Role role) { return layer.argumentsOf(role).size(); }
+  void findRows();
   void readParams();
   Values loadStates();
   Values token(Value index, mlir::ValueRange states);
@@ -73,13 +75,12 @@ private:
   const StepShape &shape;
   Ptx &b;
   StepMemory memory;
-  llvm::DenseMap<Value, StepMemory::Rows> inputs;
-  llvm::SmallVector<StepMemory::Rows> outputs;
+  llvm::DenseMap<Value, int64_t> inputs; ///< Their rows.
   llvm::DenseMap<Index, int64_t> places; ///< In shared memory.
   llvm::SmallVector<Values> values;      ///< Of nodes.
   int64_t round = 0;
   bool needsLastBarrier = false, failed = false;
-  int64_t sharedTop = 0, operations = 0;
+  int64_t rowsPlace = 0, sharedTop = 0, operations = 0;
 };
 
 } // namespace plum::gpu

@@ -134,31 +134,45 @@ static Value quotient(Ptx &b, Value a, Value n) {
   return b.sub(b.bitsOf(rounded), b.i32(bits23and22));
 }
 
-/// Byte offset of this head's rows.
-Value StepMemory::headOf(int64_t tensor) {
-  Value index = quotient(b, head, PLUM_FIELD(tensor, group, b.getI32Type()));
-  return b.mul(b.toI64(index), PLUM_FIELD(tensor, head, b.getI64Type()));
+void StepMemory::findRows(int64_t params, int64_t inputs, int64_t states,
+                          int64_t outputs, int64_t place) {
+  rowsPlace = place;
+  int64_t count = params + inputs + outputs;
+  if (!count)
+    return;
+  b.ifThen(b.lt(tid, b.i32(count)), [&] {
+    Value tensor = b.select(b.lt(tid, b.i32(params + inputs)), tid,
+                            b.add(tid, 2 * states));
+    Value entry = b.mul(tensor, sizeof(plum_gpu_tensor));
+    auto field = [&](int64_t offset, Type type) {
+      return b.argument(b.add(entry, offsetof(plum_gpu_args, tensors) + offset),
+                        type);
+    };
+    Type i64 = b.getI64Type();
+    Value group = field(offsetof(plum_gpu_tensor, group), b.getI32Type());
+    Value token = field(offsetof(plum_gpu_tensor, token), i64);
+    Value data = b.add(field(offsetof(plum_gpu_tensor, data), i64),
+                       b.mul(b.toI64(quotient(b, head, group)),
+                             field(offsetof(plum_gpu_tensor, head), i64)));
+    // A packed batch is one sequence that begins elsewhere for each.
+    Value stride = b.select(isPacked, token,
+                            field(offsetof(plum_gpu_tensor, sequence), i64));
+    Value first =
+        b.mul(b.select(isPacked, firstToken, b.toI64(sequence)), stride);
+    if (params)
+      first = b.select(b.lt(tid, b.i32(params)), b.i64(0), first);
+    Value to = b.at(b.shared(rowsPlace), b.mul(tid, kRowBytes));
+    b.store(b.add(data, first), to);
+    b.store(token, b.at(to, 8));
+  });
+  b.barrier(int64_t(0), shape.threads);
 }
 
-StepMemory::Rows StepMemory::param(int64_t tensor) {
-  Value data = PLUM_FIELD(tensor, data, b.getI64Type());
-  return {b.add(data, headOf(tensor)), b.i64(0)};
-}
-
-StepMemory::Rows StepMemory::rows(int64_t tensor) {
-  Rows rows = param(tensor);
-  rows.token = PLUM_FIELD(tensor, token, b.getI64Type());
-  // A packed batch is one sequence that begins elsewhere for each.
-  Value stride = b.select(isPacked, rows.token,
-                          PLUM_FIELD(tensor, sequence, b.getI64Type()));
-  Value first =
-      b.mul(b.select(isPacked, firstToken, b.toI64(sequence)), stride);
-  rows.data = b.add(rows.data, first);
-  return rows;
-}
-
-Value StepMemory::rowOf(const Rows &rows, Value token) {
-  return b.global(b.add(rows.data, b.mul(b.toI64(token), rows.token)));
+Value StepMemory::rowOf(int64_t row, Value token) {
+  Value from = b.shared(rowsPlace + row * kRowBytes);
+  Value data = b.load(b.getI64Type(), from);
+  Value stride = b.load(b.getI64Type(), b.at(from, 8));
+  return b.global(b.add(data, b.mul(b.toI64(token), stride)));
 }
 
 static int64_t bytesOf(Type stored) { return stored.isF32() ? 4 : 2; }

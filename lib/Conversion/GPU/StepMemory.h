@@ -56,13 +56,14 @@ public:
   Value tokens() { return tokenCount; }
 
   //===--- Rows -----------------------------------------------------------===//
-  /// Tensors of plum_gpu_args, by index. Where this head's first row is.
-  struct Rows {
-    Value data, token; ///< Address of the first token's; bytes between tokens.
-  };
-  Rows param(int64_t tensor);
-  Rows rows(int64_t tensor); ///< Of an input or output.
-  Value rowOf(const Rows &rows, Value token);
+  /// Finds this head's rows of params, inputs and outputs, a thread for each
+  /// tensor, and leaves their places in shared memory, from `place` on,
+  /// kRowBytes each: in registers all of them would cost as much as a state.
+  void findRows(int64_t params, int64_t inputs, int64_t states, int64_t outputs,
+                int64_t place);
+  static constexpr int64_t kRowBytes = 16;
+  /// The row of a token; `row` counts params, inputs and outputs.
+  Value rowOf(int64_t row, Value token);
   Value loadScalar(mlir::Type stored, Value row);
   Values loadFull(mlir::Type stored, Value row);
   Values loadSlice(mlir::Type stored, Value row);
@@ -80,7 +81,6 @@ private:
     Value base, row, column, isF32;
   };
   Value field(int64_t tensor, int64_t offset, mlir::Type type);
-  Value headOf(int64_t tensor);
   Value wide(Value array, Value index, uint32_t flag);
   Value element(mlir::Type stored, Value row, Value index);
   void storeElement(Value value, mlir::Type stored, Value row, Value index);
@@ -101,6 +101,7 @@ private:
   Ptx &b;
   const StepShape &shape;
   Value tid, slice, sequence, head, slot, firstToken, tokenCount, isPacked;
+  int64_t rowsPlace = 0; ///< In shared memory.
 };
 
 } // namespace plum::gpu

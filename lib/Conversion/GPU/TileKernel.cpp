@@ -691,8 +691,9 @@ void TileEmitter::emitOp(Operation *op) {
         tiles[o.getTile()] = {p.shared(*o.getOffset()), o.getTile().getType()};
       })
       .Case([&](tile::ReuseOp o) {
-        tiles[o.getTile()] = {tiles.find(o.getFrom())->second.base,
-                              o.getTile().getType()};
+        tiles[o.getTile()] = {
+            p.at(tiles.find(o.getFrom())->second.base, int64_t(o.getOffset())),
+            o.getTile().getType()};
       })
       .Case([&](tile::RingOp) {})
       .Case([&](tile::AcquireOp o) {

@@ -103,6 +103,7 @@ void TileEmitter::dot(tile::DotOp op) {
     fenced = p.wgmmaFence(fenced);
     for (size_t i = 0; i < a.size(); ++i)
       a[i] = fenced[i];
+    set(op.getA(), a); // The next product takes these, not copies.
     if (!zero && !running)
       for (size_t i = 0; i < acc.size(); ++i)
         acc[i] = fenced[a.size() + i];

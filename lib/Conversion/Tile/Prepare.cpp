@@ -465,16 +465,16 @@ void Prepare::scores() {
     if (scale)
       scale = b.fit(scale, b.tensor({R}));
     tile::SharedType type = b.shared(R, R);
-    Value scratch, result;
-    Value bytes = yTiles.front();
-    bool own = !llvm::is_contained(readTiles, bytes) &&
-               !llvm::is_contained(keyTiles, bytes);
-    if (own && i == 0 &&
-        cast<tile::SharedType>(bytes.getType()).bytes() >= type.bytes())
-      scratch = tile::ReuseOp::create(b, type, bytes);
-    else
-      scratch = b.alloc(type);
-    result = b.alloc(type);
+    auto place = [&](int64_t number) -> Value {
+      Value bytes = yTiles.front();
+      bool own = !llvm::is_contained(readTiles, bytes) &&
+                 !llvm::is_contained(keyTiles, bytes);
+      int64_t size = cast<tile::SharedType>(bytes.getType()).bytes();
+      if (own && i == 0 && (number + 1) * type.bytes() <= size)
+        return tile::ReuseOp::create(b, type, bytes, number * type.bytes());
+      return b.alloc(type);
+    };
+    Value scratch = place(0), result = place(1);
     tile::InverseOp::create(b, n, scale, result, scratch, diagonal);
     tile::BarrierOp::create(b);
     tile::ExportOp::create(b, result, blob.solves[i]);

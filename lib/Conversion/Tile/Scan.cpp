@@ -123,10 +123,27 @@ void Scan::makeRings() {
   if (blob.decay >= 0)
     decayPart =
         second.add(b, b.shared(1, graph.K, /*half=*/false), blob.decay, false);
-  for (Ring *ring : {&first, &second})
-    ring->ring =
-        tile::RingOp::create(b, tile::RingType::get(b.getContext()),
-                             schedule.stages, b.getArrayAttr(ring->parts));
+  // Prefetch hides the memory's latency; what the chain reads first matters
+  // more. A product that is put off needs the stage before.
+  auto bytes = [](const Ring &ring) {
+    int64_t sum = 0;
+    for (Type type : ring.types)
+      sum += cast<tile::SharedType>(type).bytes();
+    return (sum + 1023) / 1024 * 1024;
+  };
+  const int64_t left = schedule.shared - tileBytes(R, slice);
+  std::pair<int64_t, int64_t> stages = {2, 2};
+  for (auto [x, y] : {std::pair(3, 3), std::pair(3, 2), std::pair(2, 2)})
+    if (x * bytes(first) + y * bytes(second) <= left) {
+      stages = {x, y};
+      break;
+    }
+  if (schedule.stages)
+    stages = {schedule.stages, schedule.stages};
+  for (auto [ring, count] :
+       {std::pair(&first, stages.first), std::pair(&second, stages.second)})
+    ring->ring = tile::RingOp::create(b, tile::RingType::get(b.getContext()),
+                                      count, b.getArrayAttr(ring->parts));
 }
 
 Value Scan::dot(Value a, Value tile, Value onto, bool transposed) {

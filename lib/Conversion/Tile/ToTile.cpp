@@ -121,6 +121,7 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
       Schedule schedule;
       schedule.slice = slice ? int64_t(slice) : graph->V % 64 ? graph->V : 64;
       schedule.stages = stages;
+      schedule.shared = shared;
       BlobLayout blob = layoutBlob(*graph);
       buildPrepare(module, *graph, blob);
       buildScan(module, *graph, blob, schedule);
