@@ -36,7 +36,7 @@ for spec in sorted(pathlib.Path(layers).glob("*.plum")):
             ["plum", "compile", str(spec), "--target", chip, "-o", bundle, "--remarks"]
             + sys.argv[3:], capture_output=True, text=True)
         if done.returncode:
-            complain("%s: %s" % (spec.stem, done.stderr.strip()))
+            complain("%s: exit code %d: %s" % (spec.stem, done.returncode, done.stderr.strip()))
             continue
         kernels = json.loads(pathlib.Path(bundle, "manifest.json").read_text())["kernels"]
     for line in done.stderr.splitlines():
