@@ -170,6 +170,7 @@ Step Cta::storeGlobal(Warp &warp, const Inst &inst) {
 }
 
 Step Cta::loadShared(Warp &warp, const Inst &inst) {
+  warp.touched |= warp.mask;
   uint32_t bytes = inst.count * inst.flags;
   Actor who = actor(warp);
   Step step = Step::Next;
@@ -189,6 +190,7 @@ Step Cta::loadShared(Warp &warp, const Inst &inst) {
 }
 
 Step Cta::storeShared(Warp &warp, const Inst &inst) {
+  warp.touched |= warp.mask;
   uint32_t bytes = inst.count * inst.flags;
   Actor who = writer(warp);
   Step step = Step::Next;
@@ -217,6 +219,7 @@ Step Cta::loadMatrix(Warp &warp, const Inst &inst, bool transposed) {
   if (!converged(warp))
     return diverged(warp);
   Actor who = actor(warp);
+  warp.touched = ~0u;
   uint16_t rows[kLanes][8]; // By lane: the row that it points to.
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     uint32_t address = warp.u32(inst.a)[lane] + uint32_t(inst.imm);
@@ -243,6 +246,7 @@ Step Cta::loadMatrix(Warp &warp, const Inst &inst, bool transposed) {
 Step Cta::storeMatrix(Warp &warp, const Inst &inst, bool transposed) {
   if (!converged(warp))
     return diverged(warp);
+  warp.touched = ~0u;
   uint16_t rows[kLanes][8];
   const Slot *tiles = &program.lists[inst.b];
   for (uint32_t tile = 0; tile < 4; ++tile)

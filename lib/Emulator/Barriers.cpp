@@ -20,7 +20,6 @@ Step Cta::barrier(Warp &warp, const Inst &inst) {
     return Step::Block;
   if (warp.barrierPassed) {
     warp.barrierPassed = false;
-    ++warp.syncs;
     return Step::Next;
   }
   if (!converged(warp))
@@ -45,7 +44,7 @@ Step Cta::barrier(Warp &warp, const Inst &inst) {
   barrier.arrived += kLanes;
   barrier.waiting |= 1u << warp.index;
   join(barrier.clock, warp.clock);
-  tick(warp);
+  syncLanes(warp);
   if (barrier.arrived < barrier.threads) {
     warp.atBarrier = true;
     return Step::Block;
@@ -57,7 +56,6 @@ Step Cta::barrier(Warp &warp, const Inst &inst) {
       other.barrierPassed = other.index != warp.index;
     }
   barrier = {};
-  ++warp.syncs;
   return Step::Next;
 }
 
@@ -121,6 +119,7 @@ void Cta::completeIfDone(Mbarrier &barrier) {
 }
 
 Step Cta::arrive(Warp &warp, const Inst &inst, bool expect) {
+  const VectorClock clock = published(warp);
   bool good = forLanes(warp.mask, [&](uint32_t lane) {
     uint32_t address = warp.u32(inst.a)[lane] + uint32_t(inst.imm);
     Mbarrier *barrier = barrierAt(warp, lane, address);
@@ -136,7 +135,7 @@ Step Cta::arrive(Warp &warp, const Inst &inst, bool expect) {
     if (expect)
       barrier->bytes += warp.u32(inst.b)[lane];
     --barrier->pending;
-    join(barrier->arriving, warp.clock);
+    join(barrier->arriving, clock);
     completeIfDone(*barrier);
     return true;
   });

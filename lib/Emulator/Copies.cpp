@@ -83,7 +83,7 @@ Step Cta::copyArrive(Warp &warp, const Inst &inst) {
   event.warp = warp.index;
   event.inst = warp.pc;
   event.mask = warp.mask;
-  event.seen = warp.clock;
+  event.seen = published(warp);
   bool good = forLanes(warp.mask, [&](uint32_t lane) {
     uint32_t address = warp.u32(inst.a)[lane] + uint32_t(inst.imm);
     event.barrier[lane] = address;

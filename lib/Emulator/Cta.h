@@ -79,7 +79,11 @@ struct Warp {
   std::vector<SlotLanes> frame;
   VectorClock clock{};
 
-  uint32_t syncs = 0; ///< syncWarp and the like.
+  // Lanes synchronise at syncWarp and bar.sync. What a lane publishes alone
+  // covers what the others did before the last time.
+  uint32_t syncs = 0;
+  uint32_t touched = 0;    ///< Lanes with shared accesses since then.
+  uint32_t syncedTime = 0; ///< Of its clock, then.
 
   bool atBarrier = false, barrierPassed = false;
   std::array<std::vector<AsyncCopy>, kLanes> copies;
@@ -159,10 +163,28 @@ private:
   }
   /// Of an instruction that writes shared memory.
   Actor writer(const Warp &warp, uint32_t lane = kAllLanes) {
-    return {warp.index, &warp.clock, warp.syncs, shared.newSerial(warp.pc),
-            lane};
+    return {warp.index, &warp.clock,      warp.syncs, shared.newSerial(warp.pc),
+            lane,       vouchedTime(warp)};
   }
   void tick(Warp &warp) { ++warp.clock[warp.index]; }
+  void syncLanes(Warp &warp) {
+    ++warp.syncs;
+    warp.touched = 0;
+    warp.syncedTime = warp.clock[warp.index];
+    tick(warp);
+  }
+  /// The time of its own clock that the active lanes can vouch for.
+  uint32_t vouchedTime(const Warp &warp) const {
+    return options.checkLanes && warp.touched & ~warp.mask
+               ? warp.syncedTime
+               : warp.clock[warp.index];
+  }
+  /// What an arrival by the active lanes publishes.
+  VectorClock published(const Warp &warp) const {
+    VectorClock clock = warp.clock;
+    clock[warp.index] = vouchedTime(warp);
+    return clock;
+  }
 
   //===--- A warp (Execute.cpp) -------------------------------------------===//
   /// Up to `budget` instructions. Block also when the budget is used up.

@@ -513,10 +513,12 @@ Step Cta::effect(Warp &warp, const Inst &inst) {
   case Code::Mma:
     return mma(warp, inst);
   case Code::SyncWarp:
-    ++warp.syncs;
-    [[fallthrough]];
   case Code::SetMaxRegisters:
-    return converged(warp) ? Step::Next : diverged(warp);
+    if (!converged(warp))
+      return diverged(warp);
+    if (inst.code == Code::SyncWarp)
+      syncLanes(warp);
+    return Step::Next;
   case Code::VoteAny:
     if (!converged(warp))
       return diverged(warp);

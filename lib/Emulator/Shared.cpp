@@ -70,7 +70,11 @@ bool Shared::race(uint32_t address, const char *mine, const char *theirs,
                   Epoch offender, uint32_t serial) {
   return fail("races with " + Twine(theirs) + " of " + nameOf(offender) +
                   " at " + describe(address) +
-                  ": no barrier orders it before this " + mine,
+                  ": no barrier orders it before this " + mine +
+                  (offender >> kTimeBits < kMaxWarps
+                       ? " (a lane that arrives alone speaks for the others "
+                         "only after syncWarp)"
+                       : ""),
               serial);
 }
 
@@ -245,9 +249,24 @@ uint8_t *Shared::arrive(const Actor &who, uint32_t address, uint32_t bytes) {
   return data.data() + (address - kSharedBase);
 }
 
+/// A lane alone overwrites what its warp may still be reading.
+bool Shared::lanesHaveRead(const Actor &who, uint32_t address, uint32_t bytes) {
+  uint32_t first = (address - kSharedBase) / 2;
+  for (uint32_t i = first; i < first + bytes / 2; ++i) {
+    Epoch read = cells[i].read;
+    if (read & kReadSet)
+      read = readSets[(read & ~kReadSet) * warps + who.clock];
+    if (read >> kTimeBits == who.clock &&
+        read > epochOf(who.clock, who.vouched))
+      return fail("of which other lanes of this warp have read " +
+                  describe(kSharedBase + 2 * i) + " with no syncWarp since");
+  }
+  return true;
+}
+
 bool Shared::beginWrite(const Actor &who, uint32_t address, uint32_t bytes) {
-  if (!writable(address, bytes) || !writeCells(who, address, bytes, nullptr) ||
-      !clean(address, bytes))
+  if (!writable(address, bytes) || !lanesHaveRead(who, address, bytes) ||
+      !writeCells(who, address, bytes, nullptr) || !clean(address, bytes))
     return false;
   uint32_t first = (address - kSharedBase) / kGranule;
   for (uint32_t g = first; g < first + bytes / kGranule; ++g)

@@ -66,6 +66,7 @@ struct Actor {
   uint32_t syncs = 0;  ///< Of the warp's lanes.
   uint32_t serial = 0; ///< Of a write: from newSerial().
   uint32_t lane = kAllLanes;
+  uint32_t vouched = ~0u; ///< Own time up to which no other lane's reads last.
   Epoch epoch() const { return epochOf(clock, (*seen)[clock]); }
 };
 
@@ -147,6 +148,7 @@ private:
   bool race(uint32_t address, const char *mine, const char *theirs,
             Epoch offender, uint32_t serial);
   bool laneReads(const Actor &who, uint32_t i);
+  bool lanesHaveRead(const Actor &who, uint32_t address, uint32_t bytes);
   bool clean(uint32_t address, uint32_t bytes);
   void markDirty(uint32_t warp, uint32_t lane, uint32_t address,
                  uint32_t bytes);

@@ -18,7 +18,7 @@ namespace {
 struct Ring {
   bool bulk = false; ///< Bulk copies, else cp.async.
   bool waitFull = true, releaseStage = true, waitEmpty = true;
-  bool fenceInit = true, expectBytes = true;
+  bool fenceInit = true, expectBytes = true, syncLanes = true;
 
   static constexpr int64_t kSteps = 7, kStages = 2, kStage = 256;
   static constexpr int64_t kFull = 0, kEmpty = 32, kData = 128;
@@ -82,7 +82,8 @@ struct Ring {
           if (waitFull)
             k->wait(barrier(k, kFull, stage), k->bitAnd(round, 1));
           Value x = k->load(k.i32, k->at(data(k, stage), k->mul(k->tid(), 4)));
-          k->syncWarp();
+          if (syncLanes)
+            k->syncWarp();
           if (releaseStage)
             k->ifThen(k->eq(k->lane(), k->i32(0)),
                       [&] { k->arrive(barrier(k, kEmpty, stage)); });
@@ -164,6 +165,17 @@ TEST(Copies, ProducerThatDoesNotWaitOverwrites) {
                   mentions(status, "arrivals of phase 0 have all been made"))
           << status.error().str();
     }
+}
+
+TEST(Copies, LaneThatReleasesWhatOthersStillRead) {
+  for (bool bulk : {false, true}) {
+    KernelRun k;
+    expectError(Ring{.bulk = bulk, .syncLanes = false}.run(k),
+                "races with a read of warp");
+    KernelRun l;
+    l.options.checkLanes = false;
+    EXPECT_TRUE(succeeds(Ring{.bulk = bulk, .syncLanes = false}.run(l)));
+  }
 }
 
 TEST(Copies, StageThatIsNeverReleasedDeadlocks) {

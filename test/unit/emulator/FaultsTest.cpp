@@ -271,7 +271,7 @@ TEST(Faults, RaceNamesBothOps) {
   k.expectError(
       "cta 0, thread 32: 4-byte shared load at shared+0x4, races with "
       "the write of warp 0 at shared+0x4: no barrier orders it before "
-      "this read\nnote: op: %",
+      "this read (a lane that arrives alone",
       64, 128);
   k.expectError("note: the other op: llvm.store", 64, 128);
 }
