@@ -499,8 +499,9 @@ void StepEmitter::emit(Index index) {
 void StepEmitter::findRows() {
   memory.findRows(count(Role::Param), count(Role::Input), count(Role::State),
                   graph.outputs.size(), rowsPlace);
+  int64_t row = count(Role::Param);
   for (BlockArgument input : layer.argumentsOf(Role::Input))
-    inputs[input] = count(Role::Param) + inputs.size();
+    inputs[input] = row++;
 }
 
 void StepEmitter::readParams() {
@@ -543,8 +544,8 @@ Values StepEmitter::token(Value index, ValueRange states) {
           values[i] = Values(states.slice(first, count));
         first += count;
       }
-    } else if (auto rows = inputs.find(arg); rows != inputs.end()) {
-      values[i] = argument(node, memory.rowOf(rows->second, index));
+    } else if (auto row = inputs.find(arg); row != inputs.end()) {
+      values[i] = argument(node, memory.rowOf(row->second, index));
     }
   }
   operations = 0;
