@@ -18,7 +18,10 @@ using llvm::PowerOf2Ceil;
 
 /// Elements of all states that a thread should hold, and that it can.
 static constexpr int64_t kWantedElements = 32, kMaxElements = 64;
-static constexpr int64_t kWidth = 32, kMaxThreads = 512;
+/// Narrower slices than 32 are for states that hold more than this otherwise;
+/// below 8 columns, a sector of memory, only what does not fit is cut.
+static constexpr int64_t kEasyElements = 48;
+static constexpr int64_t kWidth = 32, kSectorWidth = 8, kMaxThreads = 512;
 
 int64_t StateSplit::partials() const {
   return columns.groups < 32 ? runs * columns.groups / 32 : runs;
@@ -40,32 +43,41 @@ StateSplit StepShape::state(StateType type) const {
           int64_t(divideCeil(type.getKeyDim(), runs))};
 }
 
+/// The shape of slices of `width` columns.
+static StepShape shapeOf(ArrayRef<StateType> states, int64_t width,
+                         bool wholeRows) {
+  int64_t keys = 1, values = 1, total = 0;
+  for (StateType type : states) {
+    keys = std::max(keys, type.getKeyDim());
+    values = std::max(values, type.getValueDim());
+  }
+  StepShape shape;
+  shape.slices = wholeRows ? 1 : divideCeil(values, width);
+  for (StateType type : states)
+    total += type.getKeyDim() * shape.columns(type.getValueDim()).width;
+  // A thread for each element of a row of K, so that gates take no longer than
+  // they must.
+  int64_t wanted = std::max<int64_t>(divideCeil(total, kWantedElements),
+                                     std::min<int64_t>(keys, 128));
+  shape.threads = std::clamp<int64_t>(PowerOf2Ceil(wanted), 32, kMaxThreads);
+  return shape;
+}
+
 FailureOr<StepShape> StepShape::choose(LayerOp layer, const StepGraph &graph) {
   SmallVector<StateType> states;
-  int64_t keys = 1, values = 1;
-  for (BlockArgument state : layer.argumentsOf(Role::State)) {
+  for (BlockArgument state : layer.argumentsOf(Role::State))
     states.push_back(cast<StateType>(state.getType()));
-    keys = std::max(keys, states.back().getKeyDim());
-    values = std::max(values, states.back().getValueDim());
-  }
   int64_t held = 0;
-  for (int64_t width = kWidth; width >= 4; width /= 2) {
-    StepShape shape;
-    shape.slices = graph.wholeRows ? 1 : divideCeil(values, width);
-    int64_t total = 0;
-    for (StateType type : states)
-      total += type.getKeyDim() * shape.columns(type.getValueDim()).width;
-    // A thread for each element of a row of K, so that gates take no longer
-    // than they must.
-    int64_t wanted = std::max<int64_t>(divideCeil(total, kWantedElements),
-                                       std::min<int64_t>(keys, 128));
-    shape.threads = std::clamp<int64_t>(PowerOf2Ceil(wanted), 32, kMaxThreads);
-    held = 0;
-    for (StateType type : states)
-      held += shape.state(type).elements();
-    if (held <= kMaxElements)
-      return shape;
-  }
+  for (auto [limit, narrowest] : {std::pair(kEasyElements, kSectorWidth),
+                                  std::pair(kMaxElements, int64_t(4))})
+    for (int64_t width = kWidth; width >= narrowest; width /= 2) {
+      StepShape shape = shapeOf(states, width, graph.wholeRows);
+      held = 0;
+      for (StateType type : states)
+        held += shape.state(type).elements();
+      if (held <= limit)
+        return shape;
+    }
   InFlightDiagnostic error =
       layer.emitOpError()
       << "has no step kernel for a GPU: a thread would hold " << held
