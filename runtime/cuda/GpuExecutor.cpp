@@ -35,6 +35,10 @@ Status GpuPlan::bind(const GpuPointers &pointers, void *workspace,
                                : "got slots, the plan has no state pool",
                  {}};
   args = contents.args;
+  if (address(pointers.cuSeqlens) % (args.flags & PLUM_GPU_CU64 ? 8 : 4) != 0 ||
+      address(pointers.slots) % (args.flags & PLUM_GPU_SLOTS64 ? 8 : 4) != 0)
+    return Error{
+        "", "cu_seqlens or slots are not aligned to their element size", {}};
   args.workspace = address(workspace);
   args.cu_seqlens = address(pointers.cuSeqlens);
   args.slots = address(pointers.slots);

@@ -37,35 +37,6 @@ std::string describe(const KernelSet &set) {
          (set.form == KernelForm::Chunk ? ", chunk " + text(set.chunk) : "");
 }
 
-Result<KernelSet> chooseSet(const Manifest &manifest, const GpuOptions &options,
-                            const GpuSizes &sizes) {
-  std::vector<KernelSet> sets = kernelSets(manifest);
-  auto find = [&](KernelForm form, int64_t chunk) {
-    return std::find_if(sets.begin(), sets.end(), [&](const KernelSet &set) {
-      return set.form == form && (chunk == 0 || set.chunk == chunk);
-    });
-  };
-  auto step = find(KernelForm::Step, 0);
-  auto chunk = find(KernelForm::Chunk, options.chunk);
-  bool single = sizes.tokens <= (sizes.packed ? sizes.sequences : 1);
-  auto found = options.form == Form::Step                  ? step
-               : options.form == Form::Chunk               ? chunk
-               : options.chunk != 0 && chunk == sets.end() ? chunk
-               : single && step != sets.end()              ? step
-               : chunk != sets.end()                       ? chunk
-                                                           : step;
-  if (found != sets.end())
-    return *found;
-  Error error{"", "", {}};
-  error.message = options.form == Form::Step ? "has no step kernel"
-                  : options.chunk != 0 ? "has no kernel for chunks of " +
-                                             text(options.chunk) + " tokens"
-                                       : "has no chunk kernel";
-  for (const KernelSet &set : sets)
-    error.notes.push_back("it has " + describe(set));
-  return error;
-}
-
 /// Fills plan.args.tensors and plan.slots.
 class TensorFiller {
 public:
@@ -334,6 +305,36 @@ std::vector<KernelSet> kernelSets(const Manifest &manifest) {
   return sets;
 }
 
+Result<KernelSet> chooseKernels(const Manifest &manifest,
+                                const GpuOptions &options,
+                                const GpuSizes &sizes) {
+  std::vector<KernelSet> sets = kernelSets(manifest);
+  auto find = [&](KernelForm form, int64_t chunk) {
+    return std::find_if(sets.begin(), sets.end(), [&](const KernelSet &set) {
+      return set.form == form && (chunk == 0 || set.chunk == chunk);
+    });
+  };
+  auto step = find(KernelForm::Step, 0);
+  auto chunk = find(KernelForm::Chunk, options.chunk);
+  bool single = sizes.tokens <= (sizes.packed ? sizes.sequences : 1);
+  auto found = options.form == Form::Step                  ? step
+               : options.form == Form::Chunk               ? chunk
+               : options.chunk != 0 && chunk == sets.end() ? chunk
+               : single && step != sets.end()              ? step
+               : chunk != sets.end()                       ? chunk
+                                                           : step;
+  if (found != sets.end())
+    return *found;
+  Error error{"", "", {}};
+  error.message = options.form == Form::Step ? "has no step kernel"
+                  : options.chunk != 0 ? "has no kernel for chunks of " +
+                                             text(options.chunk) + " tokens"
+                                       : "has no chunk kernel";
+  for (const KernelSet &set : sets)
+    error.notes.push_back("it has " + describe(set));
+  return error;
+}
+
 int64_t chunksOf(const GpuSizes &sizes, int64_t chunk) {
   if (sizes.packed)
     return sizes.tokens / chunk + sizes.sequences;
@@ -393,7 +394,7 @@ Result<LaunchPlan> planLaunch(const Manifest &manifest, const RunArgs &args,
   plan.sizes = {problem->sequenceCount, problem->tokens, problem->heads,
                 bool(args.cuSeqlens)};
   plan.pool = bool(args.slots);
-  Result<KernelSet> set = chooseSet(manifest, options, plan.sizes);
+  Result<KernelSet> set = chooseKernels(manifest, options, plan.sizes);
   if (!set)
     return set.error();
   plan.form = set->form;

@@ -64,6 +64,12 @@ struct GpuSizes {
   bool packed = false;
 };
 
+/// The kernels that a run of this size uses, or an error that lists what the
+/// bundle has; whether there is one does not depend on `sizes`.
+Result<KernelSet> chooseKernels(const Manifest &manifest,
+                                const GpuOptions &options,
+                                const GpuSizes &sizes);
+
 /// Chunks of all sequences together; see above.
 int64_t chunksOf(const GpuSizes &sizes, int64_t chunk);
 /// The sections for a run, or an error when the size is out of range.

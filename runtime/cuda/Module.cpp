@@ -17,6 +17,11 @@
 
 namespace plum::runtime::cuda {
 
+std::string_view name(CodeSource source) {
+  constexpr std::string_view names[] = {"cubin", "cache", "ptx"};
+  return names[size_t(source)];
+}
+
 std::string cacheDirectory() {
   auto variable = [](const char *name) -> std::string {
     const char *value = std::getenv(name);

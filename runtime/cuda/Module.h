@@ -23,6 +23,7 @@ namespace plum::runtime::cuda {
 
 /// Where a module's machine code came from.
 enum class CodeSource : uint8_t { Cubin, Cache, Ptx };
+std::string_view name(CodeSource source);
 
 class Module {
 public:

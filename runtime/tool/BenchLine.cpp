@@ -111,6 +111,7 @@ void printJson(const Manifest &manifest, const ShapeOption &shape, int threads,
     json["device"] = gpu;
     json["segments"] = line.segments;
     json["sets"] = line.sets;
+    json["code"] = line.code;
     json["kernels"] = Json::array();
     for (const BenchLine::Kernel &kernel : line.kernels)
       json["kernels"].push_back({{"symbol", kernel.symbol},

@@ -23,6 +23,7 @@ struct BenchLine {
   int64_t bytes = 0, flops = 0, reps = 0;
   // GPU only.
   int64_t segments = 1, sets = 1;
+  std::string code; ///< "cubin", "cache" or "ptx": where it came from.
   struct Kernel {
     std::string symbol;
     uint32_t grid;

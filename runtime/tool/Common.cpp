@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/tool/Common.h"
+#include "runtime/tool/Runner.h"
 
 #include <fmt/format.h>
 
@@ -90,8 +91,15 @@ Result<Bundle> Choice::open() const {
                  "has no " + target + " kernel, it was compiled for " +
                      manifest.target,
                  {}};
-  if (manifest.onGpu())
-    return opened;
+  if (manifest.onGpu()) {
+    Result<cuda::KernelSet> set =
+        cuda::chooseKernels(manifest, gpuOptions(options()), {});
+    if (set)
+      return opened;
+    Error error = set.error();
+    error.where = bundle;
+    return error;
+  }
   Result<KernelChoice> choice = chooseKernels(*opened, options());
   if (!choice)
     return choice.error();

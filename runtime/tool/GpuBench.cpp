@@ -196,6 +196,7 @@ Result<BenchLine> GpuBench::run(const RunOptions &options) {
     line.chunk = launches.chunk;
   line.segments = launches.segments;
   line.sets = int64_t(sets.size());
+  line.code = name(runner.gpu()->executor().codeSource());
   line.bytes = bytesOnce(args);
   line.floorMs = double(line.bytes) / rate;
   for (size_t i = 0; i < launches.launches.size(); ++i)

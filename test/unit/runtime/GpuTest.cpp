@@ -599,6 +599,9 @@ TEST_F(GpuCApiTest, MistakesOfALaunch) {
             "error: the workspace has 0 bytes, expected 2816");
   EXPECT_EQ(after([&](auto &l) { l.workspace = workspace + 128; }),
             "error: the workspace is not on a 256-byte boundary");
+  EXPECT_EQ(
+      after([&](auto &l) { l.cu_seqlens = reinterpret_cast<char *>(cu) + 2; }),
+      "error: cu_seqlens or slots are not aligned to their element size");
   EXPECT_EQ(after([](auto &l) { l.inputs = nullptr; }),
             "error: input 'q' is null");
   EXPECT_EQ(after([&](auto &l) { l.initial_states = finals.addresses.data(); }),

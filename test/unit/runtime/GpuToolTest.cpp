@@ -72,7 +72,8 @@ TEST_F(GpuToolTest, RunComputesWhatACpuBundleDoes) {
   EXPECT_TRUE(has(failure("run toy --in in --out gpu --target tpu"),
                   "'tpu' is neither cpu, cuda nor sm_NN"));
   EXPECT_TRUE(has(failure("run toy --in in --out gpu --chunk 64"),
-                  "in: error: has no kernel for chunks of 64 tokens"));
+                  "toy: error: has no kernel for chunks of 64 tokens\nnote: it "
+                  "has form step\nnote: it has form chunk, chunk 16\n"));
 }
 
 TEST_F(GpuToolTest, RunWritesSnapshotsOfPackedSequences) {
@@ -114,7 +115,7 @@ TEST_F(GpuToolTest, BenchPrintsTheContractsFields) {
   ASSERT_EQ(lines.size(), 2u);
   for (const char *field :
        {"layer", "form", "chunk", "target", "ms", "bytes", "flops", "floor_ms",
-        "error", "device", "segments", "sets", "kernels", "reps"})
+        "error", "device", "segments", "sets", "kernels", "reps", "code"})
     EXPECT_TRUE(lines[0].contains(field)) << field;
   EXPECT_EQ(lines[0]["form"], "step");
   EXPECT_EQ(lines[1]["form"], "chunk");
