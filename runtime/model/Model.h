@@ -21,8 +21,8 @@
 namespace plum::model {
 
 struct ModelOptions {
-  std::string directory; ///< config.json, weights.
-  std::string bundle;    ///< What `plum compile` made; empty: interpret.
+  std::string directory = {}; ///< config.json, weights.
+  std::string bundle = {};    ///< What `plum compile` made; empty: interpret.
   Compute compute = Compute::F32;
   int threads = 0; ///< 0: one per CPU.
 };

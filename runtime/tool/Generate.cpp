@@ -234,7 +234,8 @@ struct GenerateVerb {
       } else if (!end && out.add(tokenizer->decode(id))) {
         break;
       }
-      if (end || made == count)
+      // A sequence that is saved has all that was printed.
+      if (end || (made == count && stateOut.empty()))
         break;
       model::Piece piece{0, {&id, 1}};
       Result<model::Rows> next = model.forward(pool, {&piece, 1});
