@@ -3,7 +3,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-# Debian 12 names. openblas is loaded at run time by the bench, never linked.
+# Debian 12 names. openblas is loaded at run time, never linked.
 packages=(cmake ninja-build clang-22 lld-22 libclang-rt-22-dev libmlir-22-dev
           mlir-22-tools llvm-22-dev llvm-22-tools clang-format-22 python3
           nlohmann-json3-dev libcli11-dev libfmt-dev libgtest-dev

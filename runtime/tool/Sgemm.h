@@ -5,7 +5,7 @@
 //
 // A yardstick for a chunk kernel: the time OpenBLAS's sgemm takes for nothing
 // but the matrix products that the manifest lists, in f32, on the same threads.
-// OpenBLAS is loaded when it is there; nothing else here depends on it.
+// OpenBLAS is loaded when it is there (runtime/model/Blas.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +16,10 @@
 #include "runtime/ThreadPool.h"
 
 #include <optional>
+
+namespace plum::model {
+struct Blas;
+}
 
 namespace plum::runtime::tool {
 
@@ -28,11 +32,7 @@ public:
   void run(ThreadPool &pool, int threads, int64_t pairs, int64_t chunks);
 
 private:
-  using Function = void (*)(int order, int transA, int transB, int m, int n,
-                            int k, float alpha, const float *a, int lda,
-                            const float *b, int ldb, float beta, float *c,
-                            int ldc);
-  Function function = nullptr;
+  const model::Blas *blas = nullptr;
   const ManifestKernel *kernel = nullptr;
   /// One for each thread: a, b and c, each large enough for every product.
   std::vector<AlignedBuffer> buffers;
