@@ -177,6 +177,8 @@ struct BenchVerb {
     if (ModelChoice::isModel(choice.bundle)) {
       model.choice.path = choice.bundle;
       model.choice.threads = choice.threads;
+      if (!choice.target.empty())
+        model.choice.target = choice.target;
       model.json = json;
       return model.run();
     }

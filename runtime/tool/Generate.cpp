@@ -36,7 +36,9 @@ double milliseconds(Clock::time_point since) {
 /// complete.
 class StopText {
 public:
-  explicit StopText(std::vector<std::string> stops) : stops(std::move(stops)) {}
+  explicit StopText(std::vector<std::string> list) : stops(std::move(list)) {
+    std::erase(stops, "");
+  }
 
   /// True when a stop string has come; what is before it has been printed.
   bool add(const std::string &text) {

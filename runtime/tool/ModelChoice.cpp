@@ -19,8 +19,8 @@ static bool has(const std::string &directory, const char *name) {
 
 void ModelChoice::declare(CLI::App &verb) {
   verb.add_option("model", path,
-                  "Bundle that 'plum compile MODEL_DIR' wrote, or a model "
-                  "directory (then its memories are interpreted, slowly)")
+                  "Bundle that 'plum compile MODEL_DIR' wrote, or that "
+                  "directory, slowly")
       ->required()
       ->type_name("MODEL");
   verb.add_option("--model-dir", directory,
@@ -32,9 +32,7 @@ void ModelChoice::declare(CLI::App &verb) {
       ->capture_default_str();
   verb.add_option("--threads", threads, "Threads (default: one per CPU)")
       ->check(CLI::PositiveNumber);
-  verb.add_option("--target", target, "Where to run")
-      ->check(CLI::IsMember({"cpu"}))
-      ->capture_default_str();
+  verb.add_option("--target", target, "Where to run")->capture_default_str();
 }
 
 bool ModelChoice::isModel(const std::string &path) {
@@ -67,6 +65,8 @@ Status ModelChoice::findDirectory(std::string &bundle) {
 }
 
 Result<model::Model> ModelChoice::open() {
+  if (target != "cpu")
+    return Error{"--target", "is '" + target + "', models run on 'cpu'", {}};
   std::string bundle;
   if (Status status = findDirectory(bundle); !status)
     return status.error();
