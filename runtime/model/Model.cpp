@@ -33,11 +33,13 @@ static void noteUnused(const std::vector<std::string> &names,
       ++vision;
     else
       others.push_back(name);
+  auto tensors = [](int64_t count) {
+    return std::to_string(count) + (count == 1 ? " tensor" : " tensors");
+  };
   if (vision > 0)
-    notes.push_back(std::to_string(vision) +
-                    " tensors of the vision part are not used");
+    notes.push_back(tensors(vision) + " of the vision part not used");
   if (!others.empty())
-    notes.push_back(std::to_string(others.size()) + " tensors are not used, '" +
+    notes.push_back(tensors(int64_t(others.size())) + " not used, '" +
                     others.front() + "' for one");
 }
 

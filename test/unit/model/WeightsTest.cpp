@@ -50,7 +50,9 @@ protected:
   }
   /// The tensors of the file, changed, in `shards` files and an index, or in
   /// one file.
-  template <typename Fn> void rewrite(Fn change, int shards = 0) {
+  template <typename Fn>
+  void rewrite(Fn change, int shards = 0,
+               const std::vector<std::string> &extra = {}) {
     auto file = runtime::SafetensorsFile::open(dir / "model.safetensors");
     ASSERT_TRUE(file);
     std::vector<std::vector<TensorToWrite>> lists(size_t(std::max(shards, 1)));
@@ -65,6 +67,9 @@ protected:
       map[out.name] = "part-" + std::to_string(shard) + ".safetensors";
       lists[shard].push_back(out);
     }
+    const float value = 1;
+    for (const std::string &name : extra)
+      lists[0].push_back({name, DType::F32, {1}, &value});
     for (size_t shard = 0; shard < lists.size(); ++shard)
       ASSERT_TRUE(runtime::writeSafetensors(
           (dir / ("part-" + std::to_string(shard) + ".safetensors")).string(),
@@ -84,6 +89,17 @@ TEST_F(Weights, ShardsGiveTheSameModel) {
   ASSERT_EQ(problem(), "");
   Result<Model> sharded = Model::open({.directory = dir.string()});
   expectFullForward(*sharded, readFixture("kimi-linear-a"));
+}
+
+TEST_F(Weights, WhatIsNotUsedIsNoted) {
+  copy("k3-a");
+  rewrite([](TensorToWrite &) { return true; }, 0,
+          {"vision_tower.a.weight", "mm_projector.b", "more.c"});
+  Result<Model> model = Model::open({.directory = dir.string()});
+  ASSERT_TRUE(model) << model.error().str();
+  EXPECT_EQ(model->notes(),
+            (std::vector<std::string>{"2 tensors of the vision part not used",
+                                      "1 tensor not used, 'more.c' for one"}));
 }
 
 TEST_F(Weights, AMissingTensor) {
