@@ -27,8 +27,9 @@ void ModelChoice::declare(CLI::App &verb) {
                   "Model directory, when it is not where the bundle says")
       ->type_name("DIR");
   verb.add_option("--precision", precision,
-                  "f32, or bf16: rounds where the models' own code rounds")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+                  "default, robust and f32 are one; bf16 rounds where the "
+                  "models' own code rounds")
+      ->check(CLI::IsMember({"default", "robust", "f32", "bf16"}))
       ->capture_default_str();
   verb.add_option("--threads", threads, "Threads (default: one per CPU)")
       ->check(CLI::PositiveNumber);

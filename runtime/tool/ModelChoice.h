@@ -16,7 +16,7 @@ namespace plum::runtime::tool {
 
 /// A bundle that `plum compile MODEL_DIR` wrote, or a model directory.
 struct ModelChoice {
-  std::string path, directory, precision = "f32", target = "cpu";
+  std::string path, directory, precision = "default", target = "cpu";
   int threads = 0;
 
   void declare(CLI::App &verb);

@@ -14,7 +14,7 @@
 #include "Options.h"
 #include "runtime/Safetensors.h"
 
-#include <cstdlib>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -99,22 +99,23 @@ void plum::tool::addModelVerbs(CLI::App &app, int &exitCode) {
                  name + ": 'plum-run " + name + " --help' lists them.");
     verb->callback([name, verb, &exitCode] {
       std::vector<std::string> rest = verb->remaining();
-      if (rest.empty() || rest[0].starts_with("-")) {
-        exitCode = fail({"plum " + name,
-                         rest.empty()
-                             ? "needs a model"
-                             : "expects the model first, got '" + rest[0] + "'",
-                         {"plum " + name + " MODEL [options]"}});
+      auto place = std::find_if(rest.begin(), rest.end(), [](const auto &one) {
+        return isModelDirectory(one) || isModelBundle(one);
+      });
+      if (place == rest.end()) {
+        bool named = !rest.empty() && !rest[0].starts_with("-");
+        exitCode =
+            fail(named ? Error{rest[0],
+                               "is no model directory: it has no config.json",
+                               {}}
+                       : Error{"plum " + name,
+                               "needs a model directory",
+                               {"plum " + name + " MODEL [options]"}});
         return;
       }
       SpecArguments spec;
-      spec.path = rest[0];
-      if (!isModelDirectory(spec.path) && !isModelBundle(spec.path)) {
-        exitCode = fail(
-            {spec.path, "is no model directory: it has no config.json", {}});
-        return;
-      }
-      rest.erase(rest.begin());
+      spec.path = *place;
+      rest.erase(place);
       exitCode = forward(name, spec, rest);
     });
   };
