@@ -64,7 +64,6 @@ struct PendingWgmma {
   uint32_t shape; ///< Index into Program::wgmmas.
   uint32_t inst;
   int64_t group; ///< -1: not committed.
-  bool copyD;    ///< d was in flight itself: take it when this is done.
   std::array<SlotLanes, 4> a;
   std::vector<uint32_t> pieces; ///< Addresses of B, 16 bytes each.
 };

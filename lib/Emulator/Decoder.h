@@ -3,8 +3,8 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Walks a kernel once, block by block. DecodeOps.cpp: single ops; Decoder.cpp:
-// slots and control flow.
+// Walks a kernel once, block by block. Decoder.cpp: slots and control flow;
+// DecodeOps.cpp: single ops; DecodeAsm.cpp: inline assembly.
 //
 //===----------------------------------------------------------------------===//
 

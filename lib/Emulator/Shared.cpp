@@ -141,7 +141,9 @@ bool Shared::readCells(const Actor &who, uint32_t address, uint32_t bytes) {
     if (checkLanes && cell.write >> kTimeBits == who.clock &&
         !laneReads(who, i))
       return false;
-    if (cell.read == me)
+    if (cell.read == me ||
+        (cell.read & kReadSet &&
+         readSets[(cell.read & ~kReadSet) * warps + who.clock] == me))
       continue;
     if (cell.write == 0) {
       if (checkUndefined)

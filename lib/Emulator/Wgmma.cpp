@@ -122,7 +122,6 @@ Step Cta::issueWgmma(Warp &warp, const Inst &inst) {
   pending.shape = inst.a;
   pending.inst = warp.pc;
   pending.group = -1;
-  pending.copyD = false;
   std::string why;
   if (!findPieces(shape, warp.u64(shape.descriptor)[0], pending.pieces, why))
     return fail(warp, -1, why);
@@ -141,9 +140,10 @@ Step Cta::issueWgmma(Warp &warp, const Inst &inst) {
                   "wgmma again before its last results were waited "
                   "for");
     if (warp.inFlight[shape.d[i]])
-      pending.copyD = true;
-    else
-      warp.frame[shape.result[i]] = warp.frame[shape.d[i]];
+      return fail(warp, -1,
+                  "wgmma adds to an accumulator in flight that is needed "
+                  "elsewhere too: its registers would have to be copied");
+    warp.frame[shape.result[i]] = warp.frame[shape.d[i]];
     ++warp.inFlight[shape.result[i]];
   }
   warp.wgmmas.push_back(std::move(pending));
@@ -170,8 +170,6 @@ void Cta::performWgmma(Warp &warp, PendingWgmma &pending) {
         b[piece % 2 * 8 + i][piece / 2] = fromBFloat(halves[i]);
   }
   for (uint32_t i = 0; i < n / 2; ++i) {
-    if (pending.copyD && !shape.inPlace)
-      warp.frame[shape.result[i]] = warp.frame[shape.d[i]];
     const float *from = warp.f32(shape.result[i]);
     for (uint32_t lane = 0; lane < kLanes; ++lane)
       d[lane / 4 + 8 * (i / 2 % 2)][i / 4 * 8 + 2 * (lane % 4) + i % 2] =

@@ -340,6 +340,43 @@ TEST(Faults, Wgmma) {
                     2048);
 }
 
+/// Two products of one group each; `sum`: the second adds to the first.
+static void twoGroups(KernelRun &k, bool sum, bool useFirst, int64_t left) {
+  Value ones = k->i32(0x3f803f80);
+  k->store(k->vector({ones, ones, ones, ones}), k.mine(k->shared(), 16));
+  k->fenceAsync();
+  k->barrier(0, 128);
+  Value a = k->wgmmaFence(ones)[0];
+  Values zeros(4, k->f32(0));
+  Value at = k->i64(int64_t(1) << 62 | int64_t(64) << 32 | 64); // 1024 >> 4.
+  Values first = k->wgmma(8, zeros, {a, a, a, a}, at, false, false);
+  k->wgmmaCommit();
+  Values second =
+      k->wgmma(8, sum ? first : zeros, {a, a, a, a}, at, false, false);
+  k->wgmmaCommit();
+  Value x = k->f32(0);
+  if (useFirst)
+    x = k->wgmmaWait(1, first)[0];
+  Value y = k->wgmmaWait(left, second)[0];
+  k->store(k->fadd(x, y), k.mine(k.out, 4));
+}
+
+TEST(Faults, WgmmaGroups) {
+  KernelRun separate, chain, early, both;
+  twoGroups(separate, false, true, 0);
+  ASSERT_TRUE(succeeds(separate.run(128, 2048, 512)));
+  EXPECT_EQ(separate.output<float>(), std::vector<float>(128, 32));
+  twoGroups(chain, true, false, 0);
+  ASSERT_TRUE(succeeds(chain.run(128, 2048, 512)));
+  EXPECT_EQ(chain.output<float>(), std::vector<float>(128, 32));
+  twoGroups(early, false, true, 1);
+  early.expectError("no wgmma.wait_group has waited for its group", 128, 2048);
+  twoGroups(both, true, true, 0);
+  both.expectError("wgmma adds to an accumulator in flight that is needed "
+                   "elsewhere too",
+                   128, 2048);
+}
+
 TEST(Faults, AccumulatorBesideItsWait) {
   KernelRun k;
   Values zeros(4, k->f32(0)), a(4, k->i32(0));
