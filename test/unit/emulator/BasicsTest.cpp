@@ -224,6 +224,24 @@ TEST(Basics, ShufflesReduceAndScan) {
   }
 }
 
+TEST(Basics, ArgumentsAndWideValues) {
+  KernelRun k;
+  k->setMaxRegisters(false, 24);
+  k->setMaxRegisters(true, 240);
+  // Field 32 + 4 (tid % 2): sequences, tokens.
+  Value field = k->add(k->mul(k->bitAnd(k->tid(), 1), 4), 32);
+  Value wide = k->mul(k->toI64(k->argument(field, k.i32)), int64_t(1) << 35);
+  k->store(wide, k.mine(k.out, 8));
+  k->store(k->load(k->getI64Type(), k.mine(k.out, 8)),
+           k->at(k.mine(k.out, 8), 256));
+  k.arguments.sequences = 3;
+  k.arguments.tokens = 5;
+  ASSERT_TRUE(succeeds(k.run(32, 0, 512)));
+  auto out = k.output<int64_t>();
+  for (size_t t = 0; t < 64; ++t)
+    EXPECT_EQ(out[t], int64_t(t % 2 ? 5 : 3) << 35);
+}
+
 TEST(Basics, RefusesWhatItDoesNotKnow) {
   KernelRun k;
   mlir::LLVM::InlineAsmOp::create(
