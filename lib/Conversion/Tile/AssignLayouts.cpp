@@ -165,7 +165,8 @@ LogicalResult Assignment::visit(Operation *op) {
   for (auto [kind, use] : uses)
     if (!llvm::is_contained(kinds, kind))
       kinds.push_back(kind);
-  if (kinds.empty() && isMemoryEffectFree(op)) {
+  // A read that nobody wants would have no layout.
+  if (kinds.empty() && (isMemoryEffectFree(op) || isa<LoadOp, ColumnOp>(op))) {
     op->erase();
     return success();
   }

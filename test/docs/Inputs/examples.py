@@ -33,7 +33,7 @@ for folder in sorted(p for p in pathlib.Path(sys.argv[1]).iterdir() if p.is_dir(
                 once = opt(textwrap.dedent(block))
                 if opt(once) != once or opt(opt(once, "--mlir-print-op-generic")) != once:
                     sys.exit("does not round trip:\n" + once)
-                if op and "%s.%s " % (dialect, op[1]) not in once:
+                if op and not re.search(r"%s\.%s\b" % (dialect, op[1]), once):
                     sys.exit("%s.%s is not in its own example" % (dialect, op[1]))
             if op and not blocks:
                 missing.append(op[1])

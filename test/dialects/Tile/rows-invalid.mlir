@@ -1,0 +1,229 @@
+// Each numbered constraint of ops on rows and of sums, broken once.
+// RUN: plum-opt %s -split-input-file -verify-diagnostics
+
+// expected-note @below {{the kernel}}
+tile.kernel @valid_c1 "scan" chunk 16 warps 1 arguments [] blob 0 slice 16 of 1 {
+  %x = arith.constant dense<0.0> : tensor<16xf32>
+  // expected-error @below {{'tile.valid' op expects a kernel that prepares, got role 'scan'}}
+  %y = tile.valid %x else 0.0 : tensor<16xf32> -> tensor<16xf32>
+}
+
+// -----
+
+tile.kernel @valid_c2_rows "prepare" chunk 16 warps 1 arguments [] blob 0 {
+  %x = arith.constant dense<0.0> : tensor<32xf32>
+  // expected-error @below {{'tile.valid' op expects 16 rows, got 'tensor<32xf32>'}}
+  %y = tile.valid %x else 0.0 : tensor<32xf32> -> tensor<32xf32>
+}
+
+// -----
+
+tile.kernel @valid_c2_type "prepare" chunk 16 warps 1 arguments [] blob 0 {
+  %x = arith.constant dense<0.0> : tensor<16xf32>
+  // expected-error @below {{'tile.valid' op expects a result of type 'tensor<16xf32>', got 'tensor<16x16xf32>'}}
+  %y = tile.valid %x else 0.0 : tensor<16xf32> -> tensor<16x16xf32>
+}
+
+// -----
+
+tile.kernel @valid_c3 "prepare" chunk 16 warps 1 arguments [] blob 0 {
+  %x = arith.constant dense<0.0> : tensor<16xf32, #tile.layout<acc_row>>
+  // expected-error @below {{'tile.valid' op expects the value in layout acc or opb or acc_col or opb_col or linear, got acc_row}}
+  %y = tile.valid %x else 0.0 : tensor<16xf32, #tile.layout<acc_row>> -> tensor<16xf32, #tile.layout<acc_row>>
+}
+
+// -----
+
+tile.kernel @values_c1 "scan" chunk 16 warps 1 arguments [] blob 0 slice 16 of 1 {
+  %x = arith.constant dense<0.0> : tensor<16x16xf32>
+  // expected-error @below {{'tile.values' op expects a kernel with the role 'summary', got 'scan'}}
+  %y = tile.values %x : tensor<16x16xf32>
+}
+
+// -----
+
+func.func @broadcast_c1_row(%x: tensor<16xf32>) {
+  // expected-error @below {{'tile.broadcast' op expects a matrix of 16 columns, got 'tensor<16x32xf32>'}}
+  %y = tile.broadcast %x rows : tensor<16xf32> -> tensor<16x32xf32>
+  return
+}
+
+// -----
+
+func.func @broadcast_c1_column(%x: tensor<32xf32>) {
+  // expected-error @below {{'tile.broadcast' op expects a matrix of 32 rows, got 'tensor<16x32xf32>'}}
+  %y = tile.broadcast %x : tensor<32xf32> -> tensor<16x32xf32>
+  return
+}
+
+// -----
+
+func.func @broadcast_c2(%x: tensor<16xf32, #tile.layout<acc_col>>) {
+  // expected-error @below {{'tile.broadcast' op expects a vector in layout opb_col, got acc_col}}
+  %y = tile.broadcast %x : tensor<16xf32, #tile.layout<acc_col>> -> tensor<16x32xf32, #tile.layout<opb>>
+  return
+}
+
+// -----
+
+func.func @strip_c1(%x: tensor<16x32xf32, #tile.layout<opb>>) {
+  tile.strips 2 {
+  ^bb0(%s: index):
+    // expected-error @below {{'tile.strip' op expects a result of type 'tensor<16x16xf32, #tile.layout<opb>>', got 'tensor<16x16xf32, #tile.layout<acc>>'}}
+    %y = tile.strip %x at %s : tensor<16x32xf32, #tile.layout<opb>> -> tensor<16x16xf32, #tile.layout<acc>>
+    tile.yield
+  }
+  return
+}
+
+// -----
+
+func.func @strip_c2(%x: tensor<16x32xf32>, %i: index) {
+  // expected-error @below {{'tile.strip' op expects the strip of a 'tile.strips'}}
+  %y = tile.strip %x at %i : tensor<16x32xf32> -> tensor<16x16xf32>
+  return
+}
+
+// -----
+
+func.func @mask_c1_shape(%x: tensor<64x32xf32>) {
+  // expected-error @below {{'tile.mask' op expects a square matrix or blocks of 16 columns, got 'tensor<64x32xf32>'}}
+  %y = tile.mask %x : tensor<64x32xf32> -> tensor<64x32xf32>
+  return
+}
+
+// -----
+
+func.func @mask_c1_type(%x: tensor<64x16xf32>) {
+  // expected-error @below {{'tile.mask' op expects a result of type 'tensor<64x16xf32>', got 'tensor<64x64xf32>'}}
+  %y = tile.mask %x : tensor<64x16xf32> -> tensor<64x64xf32>
+  return
+}
+
+// -----
+
+func.func @mask_c2_half(%x: tensor<64x16xf32>) {
+  // expected-error @below {{'tile.mask' op expects halves of 8, 4, 2, 1 or 0 rows, got 3}}
+  %y = tile.mask %x half 3 : tensor<64x16xf32> -> tensor<64x16xf32>
+  return
+}
+
+// -----
+
+func.func @mask_c2_whole(%x: tensor<64x64xf32>) {
+  // expected-error @below {{'tile.mask' op expects halves of blocks, and not 'inclusive'}}
+  %y = tile.mask %x half 8 : tensor<64x64xf32> -> tensor<64x64xf32>
+  return
+}
+
+// -----
+
+func.func @mask_c3(%x: tensor<64x16xf32, #tile.layout<opb>>) {
+  // expected-error @below {{'tile.mask' op expects an operand in layout acc, got opb}}
+  %y = tile.mask %x : tensor<64x16xf32, #tile.layout<opb>> -> tensor<64x16xf32, #tile.layout<opb>>
+  return
+}
+
+// -----
+
+func.func @half_c1(%x: tensor<64x16xf32>) {
+  // expected-error @below {{'tile.half' op expects a result of type 'tensor<64x16xf32>', got 'tensor<64x32xf32>'}}
+  %y = tile.half %x 8 : tensor<64x16xf32> -> tensor<64x32xf32>
+  return
+}
+
+// -----
+
+func.func @half_c2(%x: tensor<64x16xf32>) {
+  // expected-error @below {{'tile.half' op expects halves of 8, 4, 2 or 1 rows, got 16}}
+  %y = tile.half %x 16 : tensor<64x16xf32> -> tensor<64x16xf32>
+  return
+}
+
+// -----
+
+func.func @half_c3(%x: tensor<64x16xf32, #tile.layout<opb>>) {
+  // expected-error @below {{'tile.half' op expects an operand in layout acc, got opb}}
+  %y = tile.half %x 8 : tensor<64x16xf32, #tile.layout<opb>> -> tensor<64x16xf32, #tile.layout<opb>>
+  return
+}
+
+// -----
+
+func.func @reduce_c1(%x: tensor<64x16xf32>) {
+  // expected-error @below {{'tile.reduce' op expects a result of type 'tensor<64xf32>', got 'tensor<16xf32>'}}
+  %y = tile.reduce %x : tensor<64x16xf32> -> tensor<16xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_c2(%x: tensor<64x16xf32, #tile.layout<acc>>) {
+  // expected-error @below {{'tile.reduce' op expects the result in layout acc_col, got linear}}
+  %y = tile.reduce %x : tensor<64x16xf32, #tile.layout<acc>> -> tensor<64xf32, #tile.layout<linear>>
+  return
+}
+
+// -----
+
+func.func @cumsum_c1(%x: tensor<64x16xf32>) {
+  // expected-error @below {{'tile.cumsum' op expects a result of type 'tensor<64x16xf32>', got 'tensor<64x32xf32>'}}
+  %y = tile.cumsum %x : tensor<64x16xf32> -> tensor<64x32xf32>
+  return
+}
+
+// -----
+
+func.func @cumsum_c2(%x: tensor<64x16xf32>) {
+  // expected-error @below {{'tile.cumsum' op expects halves of 8, 4, 2 or 1 rows, got 0}}
+  %y = tile.cumsum %x half 0 : tensor<64x16xf32> -> tensor<64x16xf32>
+  return
+}
+
+// -----
+
+func.func @cumsum_c3(%x: tensor<64x16xf32, #tile.layout<acc>>) {
+  // expected-error @below {{'tile.cumsum' op expects the value in layout opb, got acc}}
+  %y = tile.cumsum %x : tensor<64x16xf32, #tile.layout<acc>> -> tensor<64x16xf32, #tile.layout<acc>>
+  return
+}
+
+// -----
+
+func.func @block_sum_c1(%x: tensor<64x32xf32>, %t: !tile.shared<2, 32, f32>) {
+  // expected-error @below {{'tile.block_sum' op expects a value of type 'tensor<32x32xf32>', got 'tensor<64x32xf32>'}}
+  tile.block_sum %x to %t : tensor<64x32xf32>, <2, 32, f32>
+  return
+}
+
+// -----
+
+func.func @block_sum_c2(%x: tensor<64x16xf32>, %t: !tile.shared<4, 32, f32>, %i: index) {
+  // expected-error @below {{'tile.block_sum' op expects the strip of a 'tile.strips'}}
+  tile.block_sum %x to %t strip %i : tensor<64x16xf32>, <4, 32, f32>
+  return
+}
+
+// -----
+
+func.func @block_sum_c3(%x: tensor<64x32xf32, #tile.layout<acc>>, %t: !tile.shared<4, 32, f32>) {
+  // expected-error @below {{'tile.block_sum' op expects the value in layout opb, got acc}}
+  tile.block_sum %x to %t : tensor<64x32xf32, #tile.layout<acc>>, <4, 32, f32>
+  return
+}
+
+// -----
+
+func.func @cumulate_c1(%x: tensor<64xf32>, %t: !tile.shared<1, 32, f32>) {
+  // expected-error @below {{'tile.cumulate' op expects a tile of 1 x 64, got '!tile.shared<1, 32, f32>'}}
+  tile.cumulate %x to %t : tensor<64xf32>, <1, 32, f32>
+  return
+}
+
+// -----
+
+func.func @cumulate_c2(%x: tensor<64xf32, #tile.layout<acc_col>>, %t: !tile.shared<1, 64, f32>) {
+  // expected-error @below {{'tile.cumulate' op expects the value in layout linear, got acc_col}}
+  tile.cumulate %x to %t : tensor<64xf32, #tile.layout<acc_col>>, <1, 64, f32>
+  return
+}
