@@ -92,35 +92,39 @@ protected:
 INSTANTIATE_TEST_SUITE_P(All, ShippedSteps, testing::ValuesIn(shippedLayers()),
                          [](const auto &info) { return info.param; });
 
-TEST_P(ShippedSteps, SlotsLayoutsAndTypes) {
-  Layer &layer = this->layer(64, 96);
-  for (int64_t tokens : {1, 3}) {
-    Data data = realistic(layer, {.batch = 3, .tokens = tokens, .heads = 2}, 31,
-                          /*keyHeads=*/1);
-    Values truth = reference(layer, data);
-    for (bool columnMajor : {false, true})
-      for (DType state : {DType::F32, DType::BF16}) {
-        Placing placing{.columnMajor = columnMajor,
-                        .state = state,
-                        .slots = {2, -1, 0},
-                        .slotPadding = 64,
-                        .wideIndices = columnMajor,
-                        .seed = uint64_t(tokens)};
-        // The states that the kernel reads are those rounded to bf16.
-        Data rounded = data;
-        Values expected = truth;
-        if (state == DType::BF16) {
-          for (const frontend::Symbol *symbol : layer.ast().states)
-            for (double &x : rounded[symbol->name].values)
-              x = bf16ToFloat(floatToBf16(float(x)));
-          expected = reference(layer, rounded);
-        }
-        expectStep(rounded, placing, emulateStep(layer, rounded, placing),
-                   expected, state == DType::F32 ? kStateR : kBFloatR, kOutputR,
-                   "T = " + std::to_string(tokens));
-      }
-  }
+/// Both layouts and types of states in a pool.
+static void checkPool(const Layer &layer, int64_t tokens) {
+  Data data = realistic(layer, {.batch = 3, .tokens = tokens, .heads = 2}, 31,
+                        /*keyHeads=*/1);
+  Data rounded = data; // as a pool of bf16 holds them
+  for (const frontend::Symbol *symbol : layer.ast().states)
+    for (double &x : rounded[symbol->name].values)
+      x = bf16ToFloat(floatToBf16(float(x)));
+  Values truth = reference(layer, data), after = reference(layer, rounded);
+  for (bool columnMajor : {false, true})
+    for (DType state : {DType::F32, DType::BF16}) {
+      bool exact = state == DType::F32;
+      Placing placing{.columnMajor = columnMajor,
+                      .state = state,
+                      .slots = {2, -1, 0},
+                      .slotPadding = 64,
+                      .wideIndices = columnMajor,
+                      .seed = uint64_t(tokens)};
+      const Data &start = exact ? data : rounded;
+      expectStep(start, placing, emulateStep(layer, start, placing),
+                 exact ? truth : after, exact ? kStateR : kBFloatR, kOutputR,
+                 std::string(name(state)) + (columnMajor ? " [V, K]" : "") +
+                     ", T = " + std::to_string(tokens));
+    }
 }
+
+TEST_P(ShippedSteps, SlotsLayoutsAndTypes) {
+  for (int64_t tokens : {1, 3})
+    checkPool(layer(64, 96), tokens);
+}
+
+// Groups of four elements that lie behind the end of a row or column.
+TEST_P(ShippedSteps, RaggedSlices) { checkPool(layer(60, 36), 2); }
 
 TEST_P(ShippedSteps, OddSizesFromNothing) {
   Layer &layer = this->layer(20, 37);
@@ -134,7 +138,6 @@ TEST_P(ShippedSteps, OddSizesFromNothing) {
 
 TEST_P(ShippedSteps, PackedSequences) {
   Layer &layer = this->layer(64, 64);
-  Data data(layer, {});
   Values narrow;
   for (bool wide : {false, true}) {
     Data data = realistic(layer, {.batch = 1, .tokens = 6, .heads = 2}, 33);

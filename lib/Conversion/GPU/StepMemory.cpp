@@ -11,6 +11,8 @@
 
 #include "llvm/Support/MathExtras.h"
 
+#include <functional>
+
 using namespace mlir;
 using namespace plum::gpu;
 
@@ -258,34 +260,38 @@ StepMemory::StatePlace StepMemory::statePlace(int64_t tensor) {
           isF32};
 }
 
-/// Runs one of several bodies, all threads of all CTAs the same.
+/// Runs `body` in the first way that the strides allow or else `single`, all
+/// threads of all CTAs the same.
 Values StepMemory::withAccess(const StatePlace &place, const StateSplit &split,
                               TypeRange types,
-                              function_ref<Values(Access)> body) {
+                              function_ref<Values(Access)> body,
+                              function_ref<Values()> single) {
   const int64_t K = split.keys, V = split.columns.length;
-  auto either = [&](Value condition, Access access,
-                    function_ref<Values()> otherwise) {
-    return b.ifElse(condition, types, [&] { return body(access); }, otherwise);
+  SmallVector<std::pair<Value, Access>> ways;
+  for (bool isF32 : {true, false}) {
+    const int64_t bytes = isF32 ? 4 : 2;
+    Value isAligned = b.eq(b.bitAnd(place.base, 4 * bytes - 1), b.i64(0));
+    Value isType = isF32 ? place.isF32 : b.eq(place.isF32, b.boolean(false));
+    auto add = [&](Access::Four four, Value outer, int64_t length,
+                   Value inner) {
+      Value isDense =
+          b.both(b.eq(outer, b.i64(length * bytes)), b.eq(inner, b.i64(bytes)));
+      ways.push_back(
+          {b.both(b.both(isType, isAligned), isDense), {four, isF32}});
+    };
+    if (V % 4 == 0)
+      add(Access::AlongColumns, place.row, V, place.column);
+    if (K % 4 == 0 && split.rows % 4 == 0)
+      add(Access::AlongRows, place.column, K, place.row);
+  }
+  std::function<Values(size_t)> choose = [&](size_t i) -> Values {
+    if (i == ways.size())
+      return single();
+    return b.ifElse(
+        ways[i].first, types, [&] { return body(ways[i].second); },
+        [&] { return choose(i + 1); });
   };
-  auto slow = [&] {
-    return either(place.isF32, Access::F32, [&] { return body(Access::BF16); });
-  };
-  Value isAligned = b.eq(b.bitAnd(place.base, 15), b.i64(0));
-  auto contiguous = [&](Value outer, int64_t length, Value inner) {
-    Value strides =
-        b.both(b.eq(outer, b.i64(length * 4)), b.eq(inner, b.i64(4)));
-    return b.both(b.both(place.isF32, isAligned), strides);
-  };
-  auto alongRows = [&] {
-    if (K % 4 || split.rows % 4)
-      return slow();
-    return either(contiguous(place.column, K, place.row), Access::AlongRows,
-                  slow);
-  };
-  if (V % 4)
-    return alongRows();
-  return either(contiguous(place.row, V, place.column), Access::AlongColumns,
-                alongRows);
+  return choose(0);
 }
 
 Value StepMemory::stateElement(const StatePlace &place, const StateSplit &split,
@@ -293,27 +299,28 @@ Value StepMemory::stateElement(const StatePlace &place, const StateSplit &split,
   const int64_t K = split.keys, V = split.columns.length;
   Value row = firstRow(split), column = this->column(split.columns, 0);
   int64_t rowMore = i, columnMore = j;
+  // Groups of four are inside or outside as a whole.
   if (split.hasPadding()) {
-    // Groups of four are inside or outside as a whole.
-    int64_t last = access == Access::AlongRows ? K - 4 : K - 1;
-    row = b.minimum(b.add(row, i), b.i32(last));
+    row = b.minimum(b.add(row, i), b.i32(K - access.down()));
     rowMore = 0;
   }
   if (hasColumn(split.columns, j)) {
-    int64_t last = access == Access::AlongColumns ? V - 4 : V - 1;
-    column = b.minimum(b.add(column, j), b.i32(last));
+    column = b.minimum(b.add(column, j), b.i32(V - access.across()));
     columnMore = 0;
   }
-  if (access == Access::AlongColumns || access == Access::AlongRows) {
-    const int64_t rowBytes = access == Access::AlongColumns ? V * 4 : 4;
-    const int64_t columnBytes = access == Access::AlongColumns ? 4 : K * 4;
-    Value bytes = b.add(b.mul(row, rowBytes), b.mul(column, columnBytes));
-    return b.at(b.at(b.global(place.base), bytes),
-                rowMore * rowBytes + columnMore * columnBytes);
+  if (access.four == Access::No) {
+    Value bytes =
+        b.add(b.mul(b.toI64(b.add(row, rowMore)), place.row),
+              b.mul(b.toI64(b.add(column, columnMore)), place.column));
+    return b.global(b.add(place.base, bytes));
   }
-  Value bytes = b.add(b.mul(b.toI64(b.add(row, rowMore)), place.row),
-                      b.mul(b.toI64(b.add(column, columnMore)), place.column));
-  return b.global(b.add(place.base, bytes));
+  // Dense: constants that fit into instructions.
+  const bool isKV = access.four == Access::AlongColumns;
+  const int64_t rowBytes = (isKV ? V : 1) * access.bytes();
+  const int64_t columnBytes = (isKV ? 1 : K) * access.bytes();
+  Value bytes = b.add(b.mul(row, rowBytes), b.mul(column, columnBytes));
+  return b.at(b.at(b.global(place.base), bytes),
+              rowMore * rowBytes + columnMore * columnBytes);
 }
 
 /// Null: always.
@@ -322,36 +329,62 @@ Value StepMemory::hasElement(const StateSplit &split, int64_t i, int64_t j) {
   return row && column ? b.both(row, column) : row ? row : column;
 }
 
+/// Four elements, or one.
+Values StepMemory::loadElements(Value pointer, Access access) {
+  if (access.four == Access::No)
+    return {access.isF32 ? b.load(b.getF32Type(), pointer)
+                         : b.loadHalf(pointer, /*bf16=*/true)};
+  if (access.isF32) {
+    Value four = b.load(b.vec(b.getF32Type(), 4), pointer);
+    return {b.element(four, 0), b.element(four, 1), b.element(four, 2),
+            b.element(four, 3)};
+  }
+  Value pairs = b.load(b.vec(b.getI32Type(), 2), pointer);
+  Value first = b.element(pairs, 0), second = b.element(pairs, 1);
+  return {b.low(first), b.high(first), b.low(second), b.high(second)};
+}
+
+void StepMemory::storeElements(ArrayRef<Value> values, Value pointer,
+                               Access access) {
+  if (access.four == Access::No && !access.isF32)
+    return b.storeHalf(values[0], pointer, /*bf16=*/true);
+  if (access.four == Access::No)
+    return b.store(values[0], pointer);
+  if (access.isF32)
+    return b.store(b.vector(values), pointer);
+  b.store(
+      b.vector({b.pack(values[0], values[1]), b.pack(values[2], values[3])}),
+      pointer);
+}
+
 Values StepMemory::loadState(int64_t tensor, const StateSplit &split) {
   const int64_t P = split.rows, C = split.columns.each;
   SmallVector<Type> types(P * C, b.getF32Type());
   StatePlace place = statePlace(tensor);
   auto load = [&](Access access) {
     Values values(P * C);
-    const int64_t down = access == Access::AlongRows ? 4 : 1;
-    const int64_t across = access == Access::AlongColumns ? 4 : 1;
-    for (int64_t i = 0; i < P; i += down)
-      for (int64_t j = 0; j < C; j += across) {
-        Value pointer = stateElement(place, split, i, j, access);
+    for (int64_t i = 0; i < P; i += access.down())
+      for (int64_t j = 0; j < C; j += access.across()) {
+        Values some =
+            loadElements(stateElement(place, split, i, j, access), access);
         Value has = hasElement(split, i, j);
-        if (access == Access::F32 || access == Access::BF16) {
-          Value element = access == Access::F32
-                              ? b.load(b.getF32Type(), pointer)
-                              : b.loadHalf(pointer, /*bf16=*/true);
-          values[i * C + j] = masked(element, has);
-          continue;
-        }
-        Value four = b.load(b.vec(b.getF32Type(), 4), pointer);
-        for (int64_t n = 0; n < 4; ++n)
-          values[down == 4 ? (i + n) * C + j : i * C + j + n] =
-              masked(b.element(four, n), has);
+        for (auto [n, value] : llvm::enumerate(some))
+          values[access.down() == 4 ? (i + n) * C + j : i * C + j + n] =
+              masked(value, has);
       }
     return values;
   };
   Value isThere = b.cmp(arith::CmpIPredicate::ne,
                         PLUM_FIELD(tensor, data, b.getI64Type()), b.i64(0));
   return b.ifElse(
-      isThere, types, [&] { return withAccess(place, split, types, load); },
+      isThere, types,
+      [&] {
+        return withAccess(place, split, types, load, [&] {
+          return b.ifElse(
+              place.isF32, types, [&] { return load({Access::No, true}); },
+              [&] { return load({Access::No, false}); });
+        });
+      },
       [&] { return Values(P * C, b.f32(0)); });
 }
 
@@ -360,25 +393,35 @@ void StepMemory::storeState(ArrayRef<Value> values, int64_t tensor,
   const int64_t P = split.rows, C = split.columns.each;
   StatePlace place = statePlace(tensor);
   auto store = [&](Access access) {
-    const int64_t down = access == Access::AlongRows ? 4 : 1;
-    const int64_t across = access == Access::AlongColumns ? 4 : 1;
-    for (int64_t i = 0; i < P; i += down)
-      for (int64_t j = 0; j < C; j += across)
+    for (int64_t i = 0; i < P; i += access.down())
+      for (int64_t j = 0; j < C; j += access.across())
         onlyIf(hasElement(split, i, j), [&] {
-          Value pointer = stateElement(place, split, i, j, access);
-          Value element = values[i * C + j];
-          if (access == Access::F32)
-            return b.store(element, pointer);
-          if (access == Access::BF16)
-            return b.storeHalf(element, pointer, /*bf16=*/true);
-          Values four;
-          for (int64_t n = 0; n < 4; ++n)
-            four.push_back(values[down == 4 ? (i + n) * C + j : i * C + j + n]);
-          b.store(b.vector(four), pointer);
+          Values some;
+          for (int64_t n = 0; n < access.down() * access.across(); ++n)
+            some.push_back(
+                values[access.down() == 4 ? (i + n) * C + j : i * C + j + n]);
+          Value to = stateElement(place, split, i, j, access);
+          if (access.four != Access::No)
+            return storeElements(some, to, access);
+          // Here, not around all: addresses of 32 elements at once would take
+          // more registers than the rest of the kernel.
+          b.ifElse(
+              place.isF32, {},
+              [&] {
+                storeElements(some, to, {Access::No, true});
+                return Values();
+              },
+              [&] {
+                storeElements(some, to, {Access::No, false});
+                return Values();
+              });
         });
     return Values();
   };
   Value isThere = b.cmp(arith::CmpIPredicate::ne,
                         PLUM_FIELD(tensor, data, b.getI64Type()), b.i64(0));
-  b.ifThen(isThere, [&] { withAccess(place, split, {}, store); });
+  b.ifThen(isThere, [&] {
+    withAccess(place, split, {}, store,
+               [&] { return store({Access::No, true}); });
+  });
 }

@@ -86,16 +86,26 @@ private:
   void storeElement(Value value, mlir::Type stored, Value row, Value index);
   Value within(Value index, int64_t length, bool always);
 
-  /// How a state is reached, the fastest that its strides allow.
-  enum class Access { AlongColumns, AlongRows, F32, BF16 };
+  /// How a state is reached: four elements at a time if its strides allow.
+  struct Access {
+    enum Four { AlongColumns, AlongRows, No } four;
+    bool isF32;
+    int64_t bytes() const { return isF32 ? 4 : 2; }
+    int64_t down() const { return four == AlongRows ? 4 : 1; }
+    int64_t across() const { return four == AlongColumns ? 4 : 1; }
+  };
   StatePlace statePlace(int64_t tensor);
   Values withAccess(const StatePlace &place, const StateSplit &split,
                     mlir::TypeRange types,
-                    llvm::function_ref<Values(Access)> body);
+                    llvm::function_ref<Values(Access)> body,
+                    llvm::function_ref<Values()> single);
   /// Address of element (i, j), or of one of the run's end.
   Value stateElement(const StatePlace &place, const StateSplit &split,
                      int64_t i, int64_t j, Access access);
   Value hasElement(const StateSplit &split, int64_t i, int64_t j);
+  Values loadElements(Value pointer, Access access);
+  void storeElements(llvm::ArrayRef<Value> values, Value pointer,
+                     Access access);
   void onlyIf(Value condition, llvm::function_ref<void()> body);
 
   Ptx &b;

@@ -17,7 +17,7 @@ using llvm::divideCeil;
 using llvm::PowerOf2Ceil;
 
 /// Elements of all states that a thread should hold, and that it can.
-static constexpr int64_t kWantedElements = 32, kMaxElements = 64;
+static constexpr int64_t kWantedElements = 40, kMaxElements = 64;
 /// Narrower slices than 32 are for states that hold more than this otherwise;
 /// below 8 columns, a sector of memory, only what does not fit is cut.
 static constexpr int64_t kEasyElements = 48;
