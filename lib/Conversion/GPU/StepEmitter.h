@@ -58,6 +58,8 @@ private:
   void sendDot(Index node);
   Values receiveSum(Index node, mlir::vector::ReductionOp op);
   Values receiveDot(Index node);
+  Values receiveShared(Index node);
+  Value combine(mlir::vector::CombiningKind kind, Value x, Value y);
   Value scalar(mlir::Operation *op, llvm::ArrayRef<Value> operands);
 
   //===--- The kernel -----------------------------------------------------===//
@@ -68,6 +70,9 @@ private:
   Values token(Value index, mlir::ValueRange states);
   void finishToken(Value index);
 
+  static int64_t lengthOf(Value row) {
+    return llvm::cast<mlir::VectorType>(row.getType()).getNumElements();
+  }
   StateSplit splitOf(const StepNode &node) { return shape.state(node.state); }
 
   assoc::LayerOp layer;
