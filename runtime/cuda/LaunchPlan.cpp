@@ -216,7 +216,7 @@ std::optional<int64_t> gridOf(const ManifestKernel &kernel,
   if (kernel.role == KernelRole::Scan && hasSummary)
     parts = plan.segments;
   else if (kernel.role == KernelRole::Summary)
-    parts = 2 * (plan.segments - 1);
+    parts = 2 * plan.segments - 3;
   return product({sizes.sequences, sizes.heads, kernel.slices, parts},
                  largestGrid);
 }

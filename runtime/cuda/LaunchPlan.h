@@ -16,7 +16,8 @@
 //                   floor(R / C) + N, each sequence ending in a partial chunk
 //   grid chunks     chunks H slices
 //   grid sequences  N H slices; of `scan`, times P where there is a summary;
-//                   of `summary`, times 2 (P - 1): (M, B) of all but the last
+//                   of `summary`, times 2 P - 3: B of all segments but the
+//                   last, then M of these but the first
 //   workspace       [chunk_offsets int32 [N + 1]] packed only
 //                   [blobs         chunks H blob_bytes]
 //                   [segments      N H P segment_bytes] with P > 1 only

@@ -42,7 +42,7 @@ struct CompiledKernel {
 struct CompiledStep {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::vector<CompiledKernel> kernels; ///< In launch order.
-  int64_t blobBytes = 0;
+  int64_t blobBytes = 0, segmentBytes = 0;
   std::string error;
 };
 } // namespace
@@ -103,6 +103,7 @@ static CompiledStep compile(const Layer &layer, const Placing &placing) {
          function->getAttrOfType<mlir::StringAttr>(kRoleAttr).str(),
          number(kSlicesAttr)});
     step.blobBytes = std::max(step.blobBytes, number(kBlobBytesAttr));
+    step.segmentBytes = std::max(step.segmentBytes, number(kSegmentBytesAttr));
   }
   return step;
 }
@@ -340,7 +341,8 @@ Values Emulation::run(const CompiledStep &step) {
   args.sequences = uint32_t(N);
   args.heads = uint32_t(H);
   args.tokens = uint32_t(data.sizes.tokens);
-  args.segments = 1;
+  const int64_t P = placing.segments;
+  args.segments = uint32_t(P);
   args.flags = placing.wideIndices ? PLUM_GPU_CU64 | PLUM_GPU_SLOTS64 : 0;
 
   emulator::Options options;
@@ -355,12 +357,19 @@ Values Emulation::run(const CompiledStep &step) {
         "blobs", uint64_t(std::max<int64_t>(chunks * H, 1) * step.blobBytes));
     args.chunk_offsets = memory.allocate("chunk_offsets", uint64_t(N + 1) * 4);
   }
+  if (P > 1)
+    args.segment_states = memory.allocate(
+        "segment_states", uint64_t(N * H * P) * uint64_t(step.segmentBytes));
   for (const CompiledKernel &kernel : step.kernels) {
-    if (kernel.role == "index" && !packed)
+    bool splits = kernel.role == "summary" || kernel.role == "combine";
+    if (kernel.role == "index" ? !packed : splits && P == 1)
       continue;
+    const int64_t parts = kernel.role == "scan"      ? P
+                          : kernel.role == "summary" ? 2 * P - 3
+                                                     : 1;
     int64_t grid = kernel.role == "index"     ? 1
                    : kernel.role == "prepare" ? chunks * H
-                                              : N * H * kernel.slices;
+                                              : N * H * kernel.slices * parts;
     if (!grid)
       continue;
     Status status = kernel.kernel->launch(

@@ -21,7 +21,8 @@ namespace plum::test {
 struct Placing {
   int64_t chunk = 0; ///< Chunk kernels of that size; 0: the step kernel.
   std::string target = "sm_90a"; ///< Of chunk kernels.
-  bool columnMajor = false; ///< States are [V, K].
+  int64_t segments = 1;          ///< That each sequence is split into.
+  bool columnMajor = false;      ///< States are [V, K].
   DType state = DType::F32;
   /// Of each sequence; -1: padding. Empty: there is no pool, states before and
   /// after are different tensors.

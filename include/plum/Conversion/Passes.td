@@ -47,12 +47,13 @@ def ExpandMathsPass : Pass<"plum-expand-maths"> {
 }
 
 def ToTilePass : Pass<"chunk-to-tile", "::mlir::ModuleOp"> {
-  let summary = "write the two kernels of a planned chunk in the tile dialect";
+  let summary = "write the kernels of a planned chunk in the tile dialect";
   let description = [{
     Precondition: the functions of `chunk-plan`. Postcondition: for each a
-    `tile.kernel` with the role `prepare` and one with the role `scan`; tensors
-    have no layout yet. lib/Conversion/Tile/ChunkGraph.h says how factors move
-    into tiles, Prepare.cpp and Scan.cpp what the kernels do.
+    `tile.kernel` with the role `prepare`, one with the role `summary` and one
+    with the role `scan`; tensors have no layout yet. lib/Conversion/Tile/
+    ChunkGraph.h says how factors move into tiles, Prepare.cpp, Summary.cpp and
+    Scan.cpp what the kernels do.
 
     bf16 products with fp32 accumulators; decays are exponentials of sums of
     logarithms relative to anchors, none of them above 1 unless a bound is
@@ -82,9 +83,10 @@ def TileToNVVMPass : Pass<"plum-tile-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "write what one thread of a tile kernel does";
   let description = [{
     Precondition: `tile-assign-layouts`. Postcondition: each `tile.kernel` is an
-    `llvm.func` made of the instructions of lib/Conversion/GPU/Ptx.h. Shared
-    memory is planned, strips are unrolled, products are issued
-    as early and waited for as late as the order of the ops allows.
+    `llvm.func` made of the instructions of lib/Conversion/GPU/Ptx.h; before a
+    `prepare` stands the kernel that counts chunks, after a `summary` the one that
+    combines segments. Shared memory is planned, strips are unrolled, products are
+    issued as early and waited for as late as the order of the ops allows.
   }];
   let options = [Option<"sm", "sm", "int64_t", "90", "80 or 90 (sm_90a)">];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect"];

@@ -41,11 +41,27 @@ struct SharedTile {
 /// do not overlap, with a barrier between, share bytes.
 int64_t planShared(tile::KernelOp kernel);
 
+/// The state pool's slot of sequence `row`; negative for a row of padding.
+Value slotOf(Ptx &p, Value row);
+
+//===--- Segments (TileCombine.cpp) ---------------------------------------===//
+/// Scratch of one segment of one head.
+int64_t segmentBytes(int64_t K, int64_t V);
+Value segmentAddress(Ptx &p, int64_t K, int64_t V, Value row, Value head,
+                     Value segment);
+/// The kernel `combine`; its grid is V / kCombineColumns for each sequence and
+/// head.
+constexpr int64_t kCombineColumns = 8;
+KernelShape emitCombine(Ptx &p, int64_t K, int64_t V);
+
 class TileEmitter {
 public:
   TileEmitter(Ptx &p, tile::KernelOp kernel);
   /// Writes the whole kernel; returns its launch shape.
   KernelShape emit();
+  /// Blocks for a head: of a summary, as many as M or B has slices.
+  int64_t slices();
+  std::pair<int64_t, int64_t> stateShape() { return {K, V}; } ///< K, V (scan).
 
 private:
   //===--- Frame (TileKernel.cpp) -----------------------------------------===//
@@ -61,6 +77,7 @@ private:
   };
   void coordinatesPrepare(llvm::function_ref<void()> body);
   void coordinatesScan(llvm::function_ref<void()> body);
+  void coordinatesSegment(Value part);
   void emitBlock(mlir::Block &block);
   void emitOp(mlir::Operation *op);
   void emitStrips(tile::StripsOp op);
@@ -97,7 +114,9 @@ private:
   void exportVector(tile::ExportVectorOp op);
   void exportMatrix(tile::ExportMatrixOp op);
   void writeRows(tile::WriteRowsOp op);
+  void values(tile::ValuesOp op);
   void loadState(tile::LoadStateOp op);
+  Values loadInitial(tile::LoadStateOp op, int64_t count);
   void storeState(tile::StoreStateOp op);
   /// Copies R rows of `columns` columns into a swizzled tile by `threads`
   /// threads, of which this is `thread`; rows from `rows` on become zero.
@@ -144,7 +163,9 @@ private:
   tile::KernelOp kernel;
   const int64_t warps, threads; ///< Of the team.
   const int64_t C;              ///< Rows of a chunk.
-  bool scan, wide;              ///< wide: products by wgmma.
+  bool scan, wide;              ///< scan: or summary. wide: products by wgmma.
+  bool summary;
+  int64_t K = 0, V = 0; ///< Of the state (scan).
 
   llvm::DenseMap<Value, Values> registers;
   llvm::DenseMap<Value, SharedTile> tiles;
@@ -168,6 +189,12 @@ private:
   Value blob;               ///< ptr<1> of the first chunk's blob.
   Value blobStep;           ///< i64: to the next chunk's.
   Value slice;              ///< Number of this team's slice.
+  Value valueSlice;         ///< The slice of values that it reads.
+  Value segment;            ///< Of the sequence (scan).
+  Value lastSegment;        ///< i1: nothing follows it (scan).
+  Value followsIdentity;    ///< i1: a slice of M, not of B (summary).
+  Value segmentStart;       ///< i64: address of this segment's scratch; for a
+                            ///< scan, of the one that it starts from.
   Value chunkCount, length; ///< Of the sequence (scan).
   Value chunkIndex;         ///< In emitChunks.
 };

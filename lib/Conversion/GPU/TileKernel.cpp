@@ -111,8 +111,19 @@ int64_t plum::gpu::planShared(tile::KernelOp kernel) {
 
 TileEmitter::TileEmitter(Ptx &p, tile::KernelOp kernel)
     : p(p), kernel(kernel), warps(kernel.getWarps()), threads(warps * 32),
-      C(kernel.getChunk()), scan(kernel.getRole() == "scan"),
-      wide(scan && p.chip.hopper() && warps % 4 == 0) {}
+      C(kernel.getChunk()), scan(kernel.getRole() != "prepare"),
+      wide(scan && p.chip.hopper() && warps % 4 == 0),
+      summary(kernel.getRole() == "summary") {
+  kernel.walk([&](tile::LoadStateOp op) {
+    K = cast<RankedTensorType>(op.getResult().getType()).getDimSize(1);
+    V = kernel.getSlice() * kernel.getSlices();
+  });
+}
+
+int64_t TileEmitter::slices() {
+  const int64_t slices = kernel.getSlices(), slice = kernel.getSlice();
+  return summary ? std::max(slices, (K + slice - 1) / slice) : slices;
+}
 
 void TileEmitter::teamBarrier() {
   p.fenceAsync(); // What was written may be copied out by the bulk engine.
@@ -193,10 +204,13 @@ void TileEmitter::coordinatesPrepare(function_ref<void()> body) {
 void TileEmitter::coordinatesScan(function_ref<void()> body) {
   Type i32 = p.getI32Type();
   Value id = p.ctaid(), heads = p.argument(ARG(heads), i32);
-  slice = p.remu(id, kernel.getSlices());
-  Value pair = p.divu(id, kernel.getSlices());
+  slice = p.remu(id, slices());
+  Value pair = p.divu(id, slices());
   head = p.remu(pair, heads);
-  sequence = p.divu(pair, heads);
+  Value rest = p.divu(pair, heads);
+  Value sequences = p.argument(ARG(sequences), i32);
+  sequence = p.remu(rest, sequences);
+  Value part = p.divu(rest, sequences);
   Value cu = p.argument(ARG(cu_seqlens), p.getI64Type());
   Value packed = p.cmp(arith::CmpIPredicate::ne, cu, p.i64(0));
   Value tokens = p.argument(ARG(tokens), i32);
@@ -223,10 +237,49 @@ void TileEmitter::coordinatesScan(function_ref<void()> body) {
   Value number = p.add(p.mul(p.toI64(where[3]), p.toI64(heads)), p.toI64(head));
   blob = p.global(p.add(blobs, p.mul(number, p.i64(kernel.getBlob()))));
   blobStep = p.mul(p.toI64(heads), p.i64(kernel.getBlob()));
+  coordinatesSegment(part);
   // The pool's slot, or a row that is padding and leaves everything alone.
+  sequence = slotOf(p, sequence);
+  Value works = p.ge(sequence, p.i32(0));
+  if (summary) // M and B may have different numbers of slices.
+    works = p.both(works, p.lt(p.mul(slice, kernel.getSlice()),
+                               p.select(followsIdentity, p.i32(K), p.i32(V))));
+  p.ifThen(works, body);
+}
+
+/// Cuts the sequence to one of its segments. Parts of a summary: B of all
+/// segments but the last, then M of these but the first.
+void TileEmitter::coordinatesSegment(Value part) {
+  Value segments = p.argument(ARG(segments), p.getI32Type());
+  Value last = p.sub(segments, p.i32(1));
+  segment = part;
+  valueSlice = slice;
+  if (summary) {
+    followsIdentity = p.ge(part, last);
+    segment = p.select(followsIdentity, p.add(p.sub(part, last), 1), part);
+    valueSlice = p.select(followsIdentity, p.i32(0), slice);
+  } else {
+    lastSegment = p.eq(part, last);
+  }
+  Value begin = p.divu(p.mul(segment, chunkCount), segments);
+  Value end = p.divu(p.mul(p.add(segment, 1), chunkCount), segments);
+  Value firstRow = p.mul(begin, C);
+  firstToken = p.add(firstToken, firstRow);
+  length = p.sub(length, firstRow);
+  chunkCount = p.sub(end, begin);
+  blob = p.at(blob, p.mul(p.toI64(begin), blobStep));
+  // A scan starts where the segment before ended; before the first lies the
+  // initial state, with the last.
+  Value before =
+      p.sub(p.select(p.eq(segment, p.i32(0)), segments, segment), p.i32(1));
+  segmentStart =
+      segmentAddress(p, K, V, sequence, head, summary ? segment : before);
+}
+
+Value plum::gpu::slotOf(Ptx &p, Value row) {
+  Type i32 = p.getI32Type();
   Value slots = p.argument(ARG(slots), p.getI64Type());
-  Value row = sequence;
-  sequence = p.ifElse(
+  return p.ifElse(
       p.cmp(arith::CmpIPredicate::ne, slots, p.i64(0)), i32,
       [&]() -> Values {
         Value flags = p.argument(ARG(flags), i32);
@@ -245,7 +298,6 @@ void TileEmitter::coordinatesScan(function_ref<void()> body) {
             });
       },
       [&]() -> Values { return {row}; })[0];
-  p.ifThen(p.ge(sequence, p.i32(0)), body);
 }
 
 KernelShape TileEmitter::emit() {
@@ -431,7 +483,7 @@ void TileEmitter::produceBlobs() {
           runFrom = part.getBlob();
           runTo = ring.offsets[k];
           if (part.getSliced())
-            runSlice = p.mul(slice, bytes);
+            runSlice = p.mul(valueSlice, bytes);
         }
         flush();
       }
@@ -463,7 +515,7 @@ void TileEmitter::produceRows() {
                                part.getType()};
                  copyRows(part.getRows(), to, lane, 32, p.add(firstToken, row0),
                           p.sub(length, row0),
-                          p.mul(slice, kernel.getSlice() * 2));
+                          p.mul(valueSlice, kernel.getSlice() * 2));
                }
                p.copyArrive(fullBarrier(ring, index));
              }
@@ -496,13 +548,13 @@ void TileEmitter::produceAll() {
                if (part.getRows()) {
                  copyRows(part.getRows(), to, lane, 32, p.add(firstToken, row0),
                           p.sub(length, row0),
-                          p.mul(slice, kernel.getSlice() * 2));
+                          p.mul(valueSlice, kernel.getSlice() * 2));
                  continue;
                }
                const int64_t bytes = part.getType().bytes();
                Value source = p.at(from, part.getBlob());
                if (part.getSliced())
-                 source = p.at(source, p.toI64(p.mul(slice, bytes)));
+                 source = p.at(source, p.toI64(p.mul(valueSlice, bytes)));
                auto copy = [&](Value offset) {
                  p.copy16(p.at(to.base, offset), p.at(source, p.toI64(offset)),
                           p.i32(16));
@@ -750,6 +802,7 @@ void TileEmitter::emitOp(Operation *op) {
       .Case([&](tile::ExportVectorOp o) { exportVector(o); })
       .Case([&](tile::ExportMatrixOp o) { exportMatrix(o); })
       .Case([&](tile::WriteRowsOp o) { writeRows(o); })
+      .Case([&](tile::ValuesOp o) { values(o); })
       .Case([&](tile::LoadStateOp o) { loadState(o); })
       .Case([&](tile::StoreStateOp o) { storeState(o); })
       .Case([&](tile::StripOp o) {
@@ -847,7 +900,8 @@ struct TileToNVVMPass : public plum::impl::TileToNVVMPassBase<TileToNVVMPass> {
         describe(p, "index", chunk, shape, "one");
       }
       Ptx p(module, kernel.getSymName(), chip);
-      KernelShape shape = TileEmitter(p, kernel).emit();
+      TileEmitter emitter(p, kernel);
+      KernelShape shape = emitter.emit();
       if (shape.sharedBytes > (chip.hopper() ? 232448 : 166912)) {
         kernel.emitOpError()
             << "needs " << shape.sharedBytes
@@ -855,11 +909,23 @@ struct TileToNVVMPass : public plum::impl::TileToNVVMPassBase<TileToNVVMPass> {
         return signalPassFailure();
       }
       p.finish(shape);
-      bool scan = kernel.getRole() == "scan";
+      bool scan = kernel.getRole() != "prepare";
       describe(p, kernel.getRole(), chunk, shape,
                scan ? "sequences" : "chunks");
-      p.function()->setAttr(kSlicesAttr,
-                            p.getI64IntegerAttr(kernel.getSlices()));
+      p.function()->setAttr(kSlicesAttr, p.getI64IntegerAttr(emitter.slices()));
+      if (kernel.getRole() == "summary") {
+        auto [K, V] = emitter.stateShape();
+        p.function()->setAttr(kSegmentBytesAttr,
+                              p.getI64IntegerAttr(segmentBytes(K, V)));
+        std::string name = kernel.getSymName().str();
+        name.replace(name.rfind("summary"), 7, "combine");
+        Ptx combine(module, name, chip);
+        KernelShape combineShape = emitCombine(combine, K, V);
+        combine.finish(combineShape);
+        describe(combine, "combine", chunk, combineShape, "sequences");
+        combine.function()->setAttr(kSlicesAttr,
+                                    p.getI64IntegerAttr(V / kCombineColumns));
+      }
       if (!scan)
         p.function()->setAttr(kBlobBytesAttr,
                               p.getI64IntegerAttr(kernel.getBlob()));

@@ -502,9 +502,75 @@ static void forState(Ptx &p, int64_t count, Value base, Value rowStride,
   }
 }
 
+/// Runs body(address, register) for pairs of rows of S^T [V, K], f32, at
+/// `base`; registers 0 and 2 of a quad are in columns g and g + 8.
+static void forSegment(Ptx &p, int64_t count, int64_t K, Value base,
+                       Value column, Value t,
+                       function_ref<void(Value, int64_t)> body) {
+  Value at =
+      p.global(p.add(base, p.toI64(p.add(p.mul(column, K * 4), p.shl(t, 3)))));
+  for (int64_t i = 0; i < count; i += 2)
+    body(p.at(at, i / 4 * 32 + i % 4 / 2 * 8 * K * 4), i);
+}
+
+void TileEmitter::values(tile::ValuesOp op) {
+  Values out;
+  for (Value v : use(op.getValue()))
+    out.push_back(p.select(followsIdentity,
+                           v.getType().isF32() ? p.f32(0) : p.i32(0), v));
+  set(op.getResult(), out);
+}
+
 void TileEmitter::loadState(tile::LoadStateOp op) {
-  RankedTensorType type = tensorOf(op.getResult());
-  const int64_t count = type.getDimSize(1) / 8 * 4;
+  const int64_t count = tensorOf(op.getResult()).getDimSize(1) / 8 * 4;
+  SmallVector<Type> types(count, p.getF32Type());
+  Value column =
+      p.add(p.mul(slice, kernel.getSlice()), p.add(p.shl(warp, 4), g));
+  Value segments =
+      p.argument(int64_t(offsetof(plum_gpu_args, segments)), p.getI32Type());
+  // Where sequences are split, the last segment's scan may overwrite the
+  // initial state before the first has read it: the summary keeps a copy.
+  Value elsewhere =
+      summary ? p.lt(p.i32(0), segment) : p.lt(p.i32(1), segments);
+  set(op.getResult(),
+      p.ifElse(
+          elsewhere, types,
+          [&] {
+            Values out(count);
+            if (summary) {
+              // Rows of the identity, or zeros.
+              Value one = p.select(followsIdentity, p.f32(1), p.f32(0));
+              for (int64_t i = 0; i < count; ++i) {
+                Value k = p.add(p.shl(t, 1), i / 4 * 8 + i % 2);
+                Value on = p.eq(k, p.add(column, i % 4 / 2 * 8));
+                out[i] = p.select(on, one, p.f32(0));
+              }
+              return out;
+            }
+            forSegment(p, count, K, p.add(segmentStart, K * K * 4), column, t,
+                       [&](Value at, int64_t i) {
+                         Value pair = p.load(p.vec(p.getF32Type(), 2), at);
+                         out[i] = p.element(pair, 0);
+                         out[i + 1] = p.element(pair, 1);
+                       });
+            return out;
+          },
+          [&] {
+            Values out = loadInitial(op, count);
+            if (summary) {
+              Value last = p.mul(p.toI64(p.sub(segments, p.i32(1))),
+                                 p.i64(segmentBytes(K, V)));
+              forSegment(p, count, K,
+                         p.add(p.add(segmentStart, last), K * K * 4), column, t,
+                         [&](Value at, int64_t i) {
+                           p.store(p.vector({out[i], out[i + 1]}), at);
+                         });
+            }
+            return out;
+          }));
+}
+
+Values TileEmitter::loadInitial(tile::LoadStateOp op, int64_t count) {
   StringRef name = op.getName();
   Value data = field64(name, FIELD(data));
   SmallVector<Type> types(count, p.getF32Type());
@@ -523,16 +589,14 @@ void TileEmitter::loadState(tile::LoadStateOp op) {
              });
     return out;
   };
-  Value given = p.cmp(arith::CmpIPredicate::ne, data, p.i64(0));
-  set(op.getResult(),
-      p.ifElse(
-          given, types,
-          [&] {
-            return p.ifElse(
-                p.eq(field32(name, FIELD(dtype)), p.i32(PLUM_GPU_F32)), types,
-                [&] { return loads(false); }, [&] { return loads(true); });
-          },
-          [&] { return Values(count, p.f32(0)); }));
+  return p.ifElse(
+      p.cmp(arith::CmpIPredicate::ne, data, p.i64(0)), types,
+      [&] {
+        return p.ifElse(
+            p.eq(field32(name, FIELD(dtype)), p.i32(PLUM_GPU_F32)), types,
+            [&] { return loads(false); }, [&] { return loads(true); });
+      },
+      [&] { return Values(count, p.f32(0)); });
 }
 
 void TileEmitter::storeState(tile::StoreStateOp op) {
@@ -541,7 +605,19 @@ void TileEmitter::storeState(tile::StoreStateOp op) {
   Value data = field64(name, FIELD(data));
   Value column =
       p.add(p.mul(slice, kernel.getSlice()), p.add(p.shl(warp, 4), g));
-  p.ifThen(p.cmp(arith::CmpIPredicate::ne, data, p.i64(0)), [&] {
+  if (summary) {
+    Value end = p.select(followsIdentity, p.i32(K), p.i32(V));
+    p.ifThen(p.lt(column, end), [&] {
+      Value skip = p.select(followsIdentity, p.i32(0), p.i32(K * K * 4));
+      forSegment(p, v.size(), K, p.add(segmentStart, p.toI64(skip)), column, t,
+                 [&](Value at, int64_t i) {
+                   p.store(p.vector({v[i], v[i + 1]}), at);
+                 });
+    });
+    return;
+  }
+  Value wanted = p.cmp(arith::CmpIPredicate::ne, data, p.i64(0));
+  p.ifThen(p.both(lastSegment, wanted), [&] {
     Value base = p.add(
         p.add(data, p.mul(p.toI64(sequence), field64(name, FIELD(sequence)))),
         p.mul(p.toI64(head), field64(name, FIELD(head))));

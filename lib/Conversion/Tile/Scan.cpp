@@ -101,10 +101,11 @@ void Scan::makeRings() {
     if (block.kind == RowBlock::Input)
       input(block.index);
   // Inputs that the output's maths read beside the sums.
-  for (BlockArgument arg : graph.output.getBody().getArguments())
-    if (const Argument *argument = graph.argument(arg);
-        argument && argument->role == "input" && !argument->shape.empty())
-      input(argument - graph.arguments.begin());
+  if (graph.output)
+    for (BlockArgument arg : graph.output.getBody().getArguments())
+      if (const Argument *argument = graph.argument(arg);
+          argument && argument->role == "input" && !argument->shape.empty())
+        input(argument - graph.arguments.begin());
   for (auto [i, block] : llvm::enumerate(graph.blocks))
     storedPart.push_back(
         block.kind == RowBlock::Stored
@@ -159,9 +160,12 @@ Value Scan::operand(unsigned block) {
   const RowBlock &row = graph.blocks[block];
   Value tile = row.kind == RowBlock::Input ? a[inputPart[row.index]]
                                            : a[storedPart[block]];
-  return fragments[block] =
-             tile::LoadOp::create(b, b.tensor({slice, R}, true), tile, Value(),
-                                  /*transposed=*/true, false, IntegerAttr());
+  Value rows =
+      tile::LoadOp::create(b, b.tensor({slice, R}, true), tile, Value(),
+                           /*transposed=*/true, false, IntegerAttr());
+  if (!graph.output)
+    rows = tile::ValuesOp::create(b, rows.getType(), rows);
+  return fragments[block] = rows;
 }
 
 Value Scan::addReads(const Sum &s, Value state, Value onto) {
@@ -229,6 +233,8 @@ Value Scan::outputValue(Value v, ArrayRef<Value> sums) {
 }
 
 void Scan::writeOutputs(ArrayRef<Value> sums, bool previous) {
+  if (!graph.output)
+    return;
   auto yield =
       cast<chunk::YieldOp>(graph.output.getBody().front().getTerminator());
   unsigned next = 0;
@@ -255,13 +261,14 @@ Value Scan::carryState(Value state) {
 
 void Scan::build() {
   makeRings();
-  panel = b.alloc(b.shared(R, slice));
+  if (graph.output)
+    panel = b.alloc(b.shared(R, slice));
   const Argument *stateArgument = llvm::find_if(
       graph.arguments, [](const Argument &x) { return x.role == "state"; });
   RankedTensorType stateType = b.tensor({slice, graph.K});
   RankedTensorType outType = b.tensor({slice, R});
-  Value start =
-      tile::LoadStateOp::create(b, stateType, stateArgument->name, false);
+  Value start = tile::LoadStateOp::create(b, stateType, stateArgument->name,
+                                          /*summary=*/!graph.output);
 
   // Carried: the state; with solves, sums of the outputs that wait for their
   // products, and the blocks of these.
@@ -363,9 +370,9 @@ void Scan::build() {
     // The finished sums of the chunk before leave the accumulators here, so
     // that this chunk's can start.
     SmallVector<Value> ready;
-    auto yield =
-        cast<chunk::YieldOp>(graph.output.getBody().front().getTerminator());
     if (defer) {
+      auto yield =
+          cast<chunk::YieldOp>(graph.output.getBody().front().getTerminator());
       for (Value v : yield.getValues())
         ready.push_back(outputValue(v, before));
       for (Value &v : ready)
@@ -430,15 +437,15 @@ void Scan::build() {
                  true);
   }
   tile::StoreStateOp::create(b, chunks.getResult(0), stateArgument->name,
-                             false);
+                             /*summary=*/!graph.output);
 }
 
 void plum::totile::buildScan(ModuleOp module, const Graph &graph,
                              const BlobLayout &blob, const Schedule &schedule) {
   TileBuilder b(module.getLoc(), module.getContext());
   b.setInsertionPointToEnd(module.getBody());
-  tile::KernelOp kernel =
-      makeKernel(b, graph, "scan", schedule.slice / 16, blob);
+  tile::KernelOp kernel = makeKernel(
+      b, graph, graph.output ? "scan" : "summary", schedule.slice / 16, blob);
   kernel.setSlice(schedule.slice);
   kernel.setSlices(graph.V / schedule.slice);
   b.setInsertionPointToStart(&kernel.getBody().front());

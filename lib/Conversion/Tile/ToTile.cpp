@@ -124,6 +124,8 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
       schedule.shared = shared;
       BlobLayout blob = layoutBlob(*graph);
       buildPrepare(module, *graph, blob);
+      auto [chain, chainBlob] = chainOf(*graph, blob);
+      buildScan(module, chain, chainBlob, schedule);
       buildScan(module, *graph, blob, schedule);
       function.erase();
     }

@@ -3,8 +3,8 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// `prepare` and `scan` of one planned function. They agree on the blob, which
-// is laid out here, and on nothing else.
+// `prepare`, `summary` and `scan` of one planned function. They agree on the
+// blob, which is laid out here, and on nothing else.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,8 +17,8 @@ namespace plum::totile {
 
 /// What the tuner may change.
 struct Schedule {
-  int64_t slice = 64; ///< Columns of V that one team scans.
-  int64_t stages = 0; ///< Of the scan's rings; 0: as many as fit, up to 3.
+  int64_t slice = 64;      ///< Columns of V that one team scans.
+  int64_t stages = 0;      ///< Of the scan's rings; 0: as many as fit, up to 3.
   int64_t shared = 232448; ///< Bytes of shared memory that a CTA can have.
 };
 
@@ -45,6 +45,11 @@ tile::KernelOp makeKernel(TileBuilder &b, const Graph &graph,
                           const BlobLayout &blob);
 void buildPrepare(mlir::ModuleOp module, const Graph &graph,
                   const BlobLayout &blob);
+/// The graph without outputs and what only they need, with the places of what
+/// is left; see Summary.cpp.
+std::pair<Graph, BlobLayout> chainOf(const Graph &graph,
+                                     const BlobLayout &blob);
+/// The kernel `scan`, or of a graph without outputs `summary`.
 void buildScan(mlir::ModuleOp module, const Graph &graph,
                const BlobLayout &blob, const Schedule &schedule);
 

@@ -74,9 +74,9 @@ TEST_F(GpuPlanTest, GridsFollowTheContract) {
   RunArgs packed = shapes(1, 33, 5, 4);
   packed.cuSeqlens = indices(5);
   EXPECT_EQ(plan(packed), "index 1; prepare 30; scan 40");
-  // Split in three: summary 2 * (3 - 1) times, scan three times.
+  // Split in three: summary 2 * 3 - 3 times, scan three times.
   EXPECT_EQ(plan(shapes(2, 48, 5), {.segments = 3}),
-            "prepare 30; summary 40; combine 10; scan 60");
+            "prepare 30; summary 30; combine 10; scan 60");
   EXPECT_EQ(plan(shapes(2, 48, 5), {.form = Form::Step}), "step 10");
   // Nothing to do, or only states to copy.
   EXPECT_EQ(plan(shapes(0, 48, 5)), "");
@@ -159,7 +159,7 @@ TEST_F(GpuPlanTest, SegmentsPayWhereHeadsAreFew) {
   EXPECT_EQ(segmentsFor({8, 8192, 1, true}, 64, 2, processors), 4);
   // The plan takes it, unless the caller or the bundle says otherwise.
   RunArgs args = shapes(1, 8192, 12);
-  EXPECT_EQ(plan(args), "prepare 6144; summary 72; combine 12; scan 96");
+  EXPECT_EQ(plan(args), "prepare 6144; summary 60; combine 12; scan 96");
   EXPECT_EQ(plan(args, {.segments = 1}), "prepare 6144; scan 24");
   EXPECT_EQ(plan(args, {.segments = 513}),
             "error: got 513 segments for 512 chunks, expected at most one for "

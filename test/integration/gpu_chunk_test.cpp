@@ -1,0 +1,142 @@
+//===- gpu_chunk_test.cpp - Prefill kernels for GPUs, emulated ------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The chunk kernels of the shipped layers in the emulator, against float64:
+// lengths around the chunk, packed sequences with empty ones, initial states,
+// other dims, both chips, sequences split into segments.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/integration/StepEmulation.h"
+
+#include "gtest/gtest.h"
+
+#include <cmath>
+
+using namespace plum;
+using namespace plum::test;
+using runtime::portableNormal;
+using runtime::portableUniform;
+
+namespace {
+
+Data activations(const Layer &layer, Sizes sizes, uint32_t seed,
+                 bool states = true, std::vector<int64_t> offsets = {}) {
+  Data data(layer, sizes);
+  if (!offsets.empty())
+    data.pack(offsets);
+  uint32_t tid = 1;
+  for (const frontend::Symbol *input : layer.ast().inputs)
+    data.fill(input->name, normal(seed, tid++));
+  for (const frontend::Symbol *param : layer.ast().params) {
+    ++tid;
+    data.fill(param->name, [&](int64_t i) {
+      double n = portableNormal(seed, tid, uint32_t(i));
+      if (param->name == "A_log")
+        return std::log(1 + 15 * portableUniform(seed, tid, uint32_t(i)));
+      if (param->name == "dt_bias")
+        return n - 3;
+      if (param->name == "log_gamma")
+        return std::log1p(-std::exp2(-5. - double(i)));
+      return n;
+    });
+  }
+  if (states)
+    for (const frontend::Symbol *state : layer.ast().states) {
+      ++tid;
+      data.fill(state->name, normal(seed, tid, 0.25));
+    }
+  return data;
+}
+
+struct Run {
+  std::string layer;
+  Dims dims = {};
+  int64_t chunk = 64;
+  std::string target = "sm_90a";
+  int64_t segments = 1;
+};
+
+void check(const Run &run, Sizes sizes, uint32_t seed, bool states,
+           std::vector<int64_t> offsets = {}) {
+  Layer &layer = Layer::get(shippedSpec(run.layer, run.dims));
+  Data data = activations(layer, sizes, seed, states, offsets);
+  Placing placing;
+  placing.chunk = run.chunk;
+  placing.target = run.target;
+  placing.segments = run.segments;
+  Values got = emulateStep(layer, data, placing);
+  expectStep(data, placing, got, reference(layer, data), 5e-3, 5e-3,
+             run.layer + " T " + std::to_string(sizes.tokens) + " P " +
+                 std::to_string(run.segments));
+}
+
+class GpuChunk : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(GpuChunk, Lengths) {
+  for (int64_t tokens : {1, 63, 64, 65, 130})
+    check({GetParam()}, {1, tokens, 2}, 7, tokens > 1);
+}
+TEST_P(GpuChunk, Packed) {
+  check({GetParam()}, {1, 211, 1}, 9, true, {0, 1, 1, 64, 128, 129, 200, 211});
+}
+TEST_P(GpuChunk, Ampere) {
+  check({GetParam(), {}, 64, "sm_80"}, {1, 130, 1}, 11, true);
+}
+
+TEST_P(GpuChunk, ManyShort) { check({GetParam()}, {4, 2, 40}, 13, false); }
+
+// Segments of several lengths; with P = 2 nothing is left to combine, and of
+// three chunks some of five segments have none.
+TEST_P(GpuChunk, Segments) {
+  for (auto [segments, tokens] :
+       {std::pair(1, 257), std::pair(2, 257), std::pair(3, 300),
+        std::pair(5, 320), std::pair(5, 150)})
+    check({GetParam(), {}, 64, "sm_90a", segments}, {1, tokens, 1}, 17,
+          tokens != 300);
+}
+TEST_P(GpuChunk, SegmentsOfManyHeads) {
+  check({GetParam(), {}, 64, "sm_90a", 4}, {2, 319, 2}, 19, true);
+}
+TEST_P(GpuChunk, SegmentsOfPacked) {
+  for (int64_t segments : {2, 3, 5})
+    check({GetParam(), {}, 64, "sm_90a", segments}, {1, 580, 1}, 21, true,
+          {0, 0, 1, 1, 130, 452, 516, 580, 580});
+}
+TEST_P(GpuChunk, SegmentsOnAmpere) {
+  for (int64_t segments : {2, 3, 5})
+    check({GetParam(), {}, 64, "sm_80", segments}, {1, 300, 1}, 23,
+          segments == 3);
+}
+// M has K columns, B has V: one kernel has slices of both.
+TEST_P(GpuChunk, SegmentsOfOtherDims) {
+  for (auto [K, V] :
+       {std::pair(64, 128), std::pair(128, 64), std::pair(64, 192)})
+    for (std::string target : {"sm_90a", "sm_80"})
+      check({GetParam(), {{"K", K}, {"V", V}}, 64, target, 3}, {1, 200, 1}, 25,
+            true);
+}
+// B of the first segment starts from the initial state, as the scan would.
+TEST(GpuChunkSegments, InitialStates) {
+  Layer &layer = Layer::get(shippedSpec("kda"));
+  Data data = activations(layer, {3, 290, 2}, 27);
+  Placing placing;
+  placing.chunk = 64;
+  placing.segments = 4;
+  placing.columnMajor = true;
+  placing.state = DType::BF16;
+  placing.slots = {2, -1, 0};
+  placing.slotPadding = 8;
+  Values got = emulateStep(layer, data, placing);
+  expectStep(data, placing, got, reference(layer, data), 5e-3, 5e-3, "kda");
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, GpuChunk,
+                         ::testing::Values("kda_k3", "kda", "gated_deltanet",
+                                           "deltanet", "gla", "mamba2",
+                                           "retnet", "gdn2"),
+                         [](const auto &info) { return info.param; });
+
+} // namespace
