@@ -1,0 +1,57 @@
+// What has no chunk kernels for a GPU is said at the function, in terms of the
+// layer.
+// RUN: plum-opt %s --phase-chunk=chunks=32 --phase-plan --chunk-to-tile -split-input-file -verify-diagnostics
+
+!S = !assoc.state<32, 64, kv, f32, f32>
+// expected-error @below {{no chunk kernels for this layer on a GPU: more than one state}}
+assoc.layer @two_states args [#assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<state "S">, #assoc.arg<state "T">] outputs [] {
+^bb0(%k: vector<32xf32>, %v: vector<64xf32>, %S: !S, %T: !S):
+  %S1 = assoc.step %S write keys(%k) values(%v) : !S
+  %T1 = assoc.step %T write keys(%k) values(%v) : !S
+  assoc.yield %S1, %T1 : !S, !S
+}
+
+// -----
+
+!S = !assoc.state<32, 1, kv, f32, f32>
+// expected-error @below {{no chunk kernels for this layer on a GPU: a state that is a vector}}
+assoc.layer @vector_state args [#assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<state "S">] outputs [] {
+^bb0(%k: vector<32xf32>, %v: vector<1xf32>, %S: !S):
+  %S1 = assoc.step %S write keys(%k) values(%v) : !S
+  assoc.yield %S1 : !S
+}
+
+// -----
+
+!S = !assoc.state<256, 64, kv, f32, f32>
+// expected-error @below {{no chunk kernels for this layer on a GPU: key dim = 256 (a multiple of 16, at most 128)}}
+assoc.layer @large_key args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<state "S">] outputs ["o"] {
+^bb0(%q: vector<256xf32>, %k: vector<256xf32>, %v: vector<64xf32>, %S: !S):
+  %S1 = assoc.step %S write keys(%k) values(%v) : !S
+  %o = assoc.read %S1 at %q : !S
+  assoc.yield %o, %S1 : vector<64xf32>, !S
+}
+
+// -----
+
+!S = !assoc.state<32, 40, kv, f32, f32>
+// expected-error @below {{no chunk kernels for this layer on a GPU: value dim = 40 (a multiple of 16, at most 256)}}
+assoc.layer @odd_value args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<state "S">] outputs ["o"] {
+^bb0(%q: vector<32xf32>, %k: vector<32xf32>, %v: vector<40xf32>, %S: !S):
+  %S1 = assoc.step %S write keys(%k) values(%v) : !S
+  %o = assoc.read %S1 at %q : !S
+  assoc.yield %o, %S1 : vector<40xf32>, !S
+}
+
+// -----
+
+!S = !assoc.state<32, 64, kv, f32, f32>
+// expected-error @below {{no chunk kernels for this layer on a GPU: several updates a token}}
+assoc.layer @twice args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<state "S">] outputs ["o"] {
+^bb0(%q: vector<32xf32>, %k: vector<32xf32>, %v: vector<64xf32>, %S: !S):
+  %minus = arith.constant -1.0 : f32
+  %S1 = assoc.step %S erase along(%k) by(%minus) at(%k) of(%S) decayed [false] write keys(%k) values(%v) : !S
+  %S2 = assoc.step %S1 erase along(%q) by(%minus) at(%q) of(%S1) decayed [false] write keys(%q) values(%v) : !S
+  %o = assoc.read %S2 at %q : !S
+  assoc.yield %o, %S2 : vector<64xf32>, !S
+}
