@@ -7,6 +7,7 @@
 
 #include "runtime/Json.h"
 
+#include <algorithm>
 #include <set>
 
 namespace plum::runtime {
@@ -33,6 +34,44 @@ Result<Json> parseJson(std::string_view text, const std::string &where) {
   if (!twice.empty())
     return Error{where, "'" + twice + "' appears twice", {}};
   return value;
+}
+
+namespace {
+
+/// Reads nothing; remembers where reading failed.
+struct PlaceFinder : nlohmann::json_sax<Json> {
+  size_t position = 0; ///< The last byte read, from 1; 0: no error.
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(int64_t) override { return true; }
+  bool number_unsigned(uint64_t) override { return true; }
+  bool number_float(double, const std::string &) override { return true; }
+  bool string(std::string &) override { return true; }
+  bool binary(Json::binary_t &) override { return true; }
+  bool start_object(size_t) override { return true; }
+  bool key(std::string &) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(size_t at, const std::string &,
+                   const nlohmann::detail::exception &) override {
+    position = std::max<size_t>(at, 1);
+    return false;
+  }
+};
+
+} // namespace
+
+std::string placeOfJsonError(std::string_view text) {
+  PlaceFinder finder;
+  if (Json::sax_parse(text.begin(), text.end(), &finder))
+    return {};
+  std::string_view before =
+      text.substr(0, std::min(finder.position - 1, text.size()));
+  auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  size_t begin = before.rfind('\n') + 1; // npos + 1 is 0.
+  return std::to_string(line) + ":" + std::to_string(before.size() - begin + 1);
 }
 
 bool JsonValue::expect(bool good, const char *what) const {
@@ -81,6 +120,17 @@ int64_t JsonValue::integer(int64_t least, int64_t most) const {
                           : "at most " + std::to_string(most)));
     return least;
   }
+  return number;
+}
+
+double JsonValue::number() const {
+  if (value && value->is_null())
+    return std::numeric_limits<double>::quiet_NaN();
+  if (!expect(value && value->is_number(), "a number"))
+    return 0;
+  double number = value->get<double>();
+  if (!(number >= 0))
+    error("is " + value->dump() + ", expected at least 0");
   return number;
 }
 

@@ -32,6 +32,8 @@ using Json = nlohmann::json;
 /// Parses `text`. A name that appears twice in one object is an error: which of
 /// the two would count?
 Result<Json> parseJson(std::string_view text, const std::string &where);
+/// Where `text` stops being JSON, "LINE:COLUMN"; empty when it is.
+std::string placeOfJsonError(std::string_view text);
 
 /// The first error of a reader.
 class JsonErrors {
@@ -66,6 +68,8 @@ public:
   std::string string() const;
   int64_t integer(int64_t least,
                   int64_t most = std::numeric_limits<int64_t>::max()) const;
+  /// At least 0; null gives NaN.
+  double number() const;
 
   /// Calls item(JsonValue) for each element.
   template <typename Fn> void array(Fn item) const {

@@ -242,6 +242,19 @@ void readKernels(const JsonValue &root, Manifest &manifest) {
     kernels.error("is empty, expected at least one kernel");
 }
 
+void readTuning(const JsonValue &root, Manifest &manifest) {
+  JsonValue value = root.optional("tuning");
+  if (!value.exists())
+    return;
+  ManifestTuning &tuning = manifest.tuning.emplace();
+  tuning.from = value.field("from").string();
+  tuning.key = value.field("key").string();
+  tuning.shape = value.field("shape").string();
+  tuning.schedule = value.field("schedule").string();
+  tuning.ms = value.field("ms").number();
+  tuning.date = value.field("date").string();
+}
+
 /// For a person's eyes fields stay in the order given.
 using OrderedJson = nlohmann::ordered_json;
 
@@ -295,6 +308,7 @@ Result<Manifest> parseManifest(std::string_view text,
   readHeader(root, manifest);
   readTensors(root, manifest);
   readKernels(root, manifest);
+  readTuning(root, manifest);
   if (errors.any())
     return errors.take();
   return manifest;
@@ -334,6 +348,10 @@ std::string writeManifest(const Manifest &manifest) {
                       {"kernels", OrderedJson::array()}};
   for (const ManifestKernel &kernel : manifest.kernels)
     root["kernels"].push_back(kernelObject(kernel, manifest.onGpu()));
+  if (const auto &tuning = manifest.tuning)
+    root["tuning"] = {{"from", tuning->from},   {"key", tuning->key},
+                      {"shape", tuning->shape}, {"schedule", tuning->schedule},
+                      {"ms", tuning->ms},       {"date", tuning->date}};
   return root.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

@@ -36,10 +36,16 @@
 // dimensional: "one" block, or slices blocks for each head of the "chunks" or
 // of the "sequences" of a run.
 //
+// A bundle whose schedule was looked up for a shape says so:
+//
+//     "tuning": {"from": "database", "key": "layer kda ...", "shape":
+//     "B=1,...",
+//                "schedule": "chunk 16", "ms": 21.5, "date": "2026-11-29"}
+//
 // Every field above is required but "features", "log_decays", "matmuls",
-// "flops_per_chunk" and a step kernel's "chunk". Unknown fields are ignored:
-// they may record anything (a tuning run) that a reader need not know; what a
-// reader must know bumps "abi".
+// "flops_per_chunk", "tuning" and a step kernel's "chunk". Unknown fields are
+// ignored: they may record anything (a tuning run) that a reader need not know;
+// what a reader must know bumps "abi".
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,6 +56,7 @@
 #include "plum/Support/Result.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -115,6 +122,15 @@ struct ManifestKernel {
   bool operator==(const ManifestKernel &) const = default;
 };
 
+/// What chose the schedule of a bundle's kernels.
+struct ManifestTuning {
+  std::string from;                 ///< "database" or "model", the cost model.
+  std::string key, shape, schedule; ///< For people, see TuningRecord.h.
+  double ms = 0;                    ///< Measured; 0 from the model.
+  std::string date;                 ///< Of the measurement.
+  bool operator==(const ManifestTuning &) const = default;
+};
+
 struct Manifest {
   int64_t abi = 0; ///< PLUM_KERNEL_ABI or, for a GPU, PLUM_GPU_ABI of the
                    ///< compiler that wrote it.
@@ -133,6 +149,7 @@ struct Manifest {
   std::string object = "kernel.so", source = "spec.plum"; ///< Plain names.
   /// The first chunk kernel is the one that form auto uses.
   std::vector<ManifestKernel> kernels;
+  std::optional<ManifestTuning> tuning;
 
   bool onGpu() const { return target != "cpu"; }
   bool operator==(const Manifest &) const = default;

@@ -52,6 +52,17 @@ TEST(Manifest, OfAGpuRoundTrips) {
   EXPECT_EQ(*back, manifest);
 }
 
+TEST(Manifest, WhatChoseTheScheduleRoundTrips) {
+  Manifest manifest = toyManifest();
+  manifest.tuning = {"database", "layer toy", "B=1,T=64,H=2",
+                     "chunk 16", 0.25,        "2026-11-29"};
+  Result<Manifest> back = parseManifest(writeManifest(manifest), "m.json");
+  ASSERT_TRUE(back) << back.error().str();
+  EXPECT_EQ(*back, manifest);
+  EXPECT_EQ(errorAfter("/tuning/ms", "fast", manifest),
+            "m.json: error: 'tuning.ms' is string, expected a number");
+}
+
 TEST(Manifest, EachFieldOfAGpuKernelIsChecked) {
   struct Case {
     const char *pointer;
