@@ -21,12 +21,15 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/Chrono.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 
 #include <chrono>
+#include <cmath>
 
 using namespace mlir;
 using namespace plum;
@@ -58,6 +61,8 @@ public:
   /// Without kernels.
   Manifest manifest();
   Status addKernels(Manifest &manifest);
+  /// After phase normal.
+  LayerFacts facts();
 
 private:
   Status chooseTarget();
@@ -196,6 +201,8 @@ Status Compilation::run(StringRef last) {
     phase.x86 = host->isX86();
   } else {
     phase.sm = chip->sm;
+    phase.slice = options.slice;
+    phase.stages = options.stages;
   }
   for (const Phase &each : phasesFor(chip ? Machine::GPU : Machine::CPU)) {
     if (each.build) {
@@ -255,8 +262,11 @@ Result<std::string> Compilation::cubin(const std::string &ptx,
   if (!kernels)
     return kernels.error();
   llvm::raw_string_ostream remarks(report.remarks);
-  for (const KernelResources &kernel : kernels->kernels)
+  for (const KernelResources &kernel : kernels->kernels) {
     remarks << "remark: " << describe(kernel) << "\n";
+    report.kernels.push_back({kernel.symbol, kernel.registers,
+                              kernel.spillStoreBytes + kernel.spillLoadBytes});
+  }
   for (const std::string &warning : kernels->warnings) {
     report.messages += "ptxas: warning: " + warning + "\n";
     remarks << "ptxas: warning: " << warning << "\n";
@@ -343,6 +353,7 @@ Manifest Compilation::manifest() {
   for (const frontend::Symbol *symbol : layer->outputs)
     m.outputs.push_back(describe(symbol));
   m.logDecays = logDecays;
+  m.tuning = options.tuning;
   return m;
 }
 
@@ -360,6 +371,34 @@ Status Compilation::addKernels(Manifest &manifest) {
                "layer '" + layer->name + "' has no kernels for target '" +
                    options.target + "'",
                {}};
+}
+
+LayerFacts Compilation::facts() {
+  LayerFacts facts;
+  facts.manifest = manifest();
+  facts.chunked = layer->affine;
+  module->walk([&](assoc::StepOp step) {
+    facts.erases += step.getAlong().size();
+    facts.writes += step.getKeys().size();
+    if (!step.getDecay())
+      return;
+    auto bounds = step.getBoundsAttr();
+    double low = bounds ? bounds.getLow().convertToDouble() : -HUGE_VAL;
+    bool isLog = step.getDomain() == assoc::Domain::Log;
+    if (!isLog) // A factor.
+      low = low > 0 ? std::log(low) : -HUGE_VAL;
+    if (!std::isfinite(low))
+      facts.lowestLogDecay.reset();
+    else if (facts.lowestLogDecay)
+      facts.lowestLogDecay = std::min(*facts.lowestLogDecay, low);
+  });
+  // Values are numbered, so that nobody's names or places are in the text.
+  std::string text = options.precision == Precision::F32 ? "f32\n" : "";
+  llvm::raw_string_ostream out(text);
+  module->print(out);
+  facts.signature =
+      llvm::utohexstr(llvm::xxh3_64bits(StringRef(text)), true, 16);
+  return facts;
 }
 
 } // namespace
@@ -403,6 +442,15 @@ Status plum::compileBundle(const Source &source, const CompileOptions &options,
   if (!code)
     return code.error();
   return writeBundle(dir, manifest, *code, source.text(), options.keepExisting);
+}
+
+Result<LayerFacts> plum::layerFacts(const Source &source,
+                                    const CompileOptions &options,
+                                    CompileReport &report) {
+  Compilation compilation(source, options, report);
+  if (Status status = compilation.run("normal"); !status)
+    return status.error();
+  return compilation.facts();
 }
 
 Result<Manifest> plum::describeLayer(const Source &source,

@@ -69,6 +69,8 @@ static void toLLVM(OpPassManager &pm, const PhaseOptions &options) {
 static void toTile(OpPassManager &pm, const PhaseOptions &options) {
   ToTilePassOptions tile;
   tile.shared = options.sm >= 90 ? 232448 : 166912; // Per CTA, by the hardware.
+  tile.slice = options.slice;
+  tile.stages = options.stages;
   pm.addPass(createToTilePass(tile));
   pm.addNestedPass<tile::KernelOp>(createAssignLayoutsPass());
   pm.addPass(createCSEPass());
@@ -130,6 +132,12 @@ struct PhasePipelineOptions : public PassPipelineOptions<PhasePipelineOptions> {
   Option<int64_t> sm{*this, "sm",
                      llvm::cl::desc("the GPU: 80, or 90 for sm_90a"),
                      llvm::cl::init(90)};
+  Option<int64_t> slice{*this, "slice",
+                        llvm::cl::desc("columns of V per team of a scan"),
+                        llvm::cl::init(0)};
+  Option<int64_t> stages{*this, "stages",
+                         llvm::cl::desc("stages of a scan's rings"),
+                         llvm::cl::init(0)};
 };
 } // namespace
 
@@ -150,6 +158,8 @@ void plum::registerPipelines() {
           options.lanes = given.lanes;
           options.registers = given.registers;
           options.sm = given.sm;
+          options.slice = given.slice;
+          options.stages = given.stages;
           build(pm, options);
         }));
   }

@@ -14,14 +14,11 @@
 
 #include "plum/Frontend/Frontend.h"
 #include "plum/Support/Result.h"
+#include "runtime/Manifest.h"
 
 #include <atomic>
 #include <string>
 #include <vector>
-
-namespace plum::runtime {
-struct Manifest;
-}
 
 namespace plum {
 
@@ -36,6 +33,10 @@ struct CompileOptions {
   std::vector<int64_t> chunks = {64};
   Precision precision = Precision::Default;
   std::string target = "cpu"; ///< Or a GPU: "sm_80", "sm_90a".
+  /// Of chunk kernels for a GPU, see ToTilePass; 0: as the passes decide.
+  int64_t slice = 0, stages = 0;
+  /// What chose chunk, slice and stages, for the manifest.
+  std::optional<runtime::ManifestTuning> tuning;
   /// LLVM CPU name; "native" is this machine.
   std::string cpu = "native";
   /// Program that makes cubins; empty: whichever is found, see findPtxas.
@@ -48,11 +49,18 @@ struct CompileOptions {
   std::atomic<int64_t> *phasesDone = nullptr;
 };
 
+/// What ptxas says of one kernel of a GPU.
+struct KernelUse {
+  std::string symbol;
+  int64_t registers = 0, spilledBytes = 0; ///< A thread.
+};
+
 /// The compiler's output besides files, rendered.
 struct CompileReport {
   std::string messages; ///< Warnings about the spec.
   std::string remarks;  ///< The same with remarks: what was proven and chosen.
   std::string timing;   ///< A line per phase, with options.timing.
+  std::vector<KernelUse> kernels; ///< Where ptxas assembled a cubin.
 };
 
 /// `where` of an Error whose message is rendered diagnostics, places and all.
@@ -74,6 +82,27 @@ Status compileBundle(const Source &source, const CompileOptions &options,
 Result<runtime::Manifest> describeLayer(const Source &source,
                                         const CompileOptions &options,
                                         CompileReport &report);
+
+/// What times of a layer depend on, beside shape, machine and schedule.
+struct LayerFacts {
+  runtime::Manifest manifest; ///< Without kernels.
+  /// Hash of the normal form: 16 hex digits. Dims and dtypes are in it,
+  /// comments and names of locals are not.
+  std::string signature;
+  bool chunked = false; ///< Has a chunkwise form.
+  int64_t erases = 0;   ///< Erased directions, all states and steps together.
+  int64_t writes = 0;   ///< Written ones.
+  /// Lowest log decay that is proven; nothing: there is a decay without one.
+  /// 0 without decays.
+  std::optional<double> lowestLogDecay = 0;
+};
+Result<LayerFacts> layerFacts(const Source &source,
+                              const CompileOptions &options,
+                              CompileReport &report);
+
+/// Version and content of this program and, for a GPU, of ptxas: the same text
+/// means the same kernels.
+std::string compilerIdentity(const CompileOptions &options);
 
 } // namespace plum
 
