@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Options.h"
+#include "Tuning.h"
 #include "runtime/Safetensors.h"
 
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace {
 
 struct CompileVerb {
   SpecArguments spec;
-  std::string output, stopAfter;
+  std::string output, stopAfter, shape;
 
   int run() const;
 };
@@ -64,6 +64,16 @@ int CompileVerb::run() const {
                  "a bundle needs a directory",
                  {"'-o DIR' names it; '--stop-after PHASE' prints a phase's IR "
                   "instead"}});
+  if (!shape.empty()) {
+    Result<runtime::TuningShape> sizes = shapeOf(shape);
+    if (!sizes)
+      return fail(sizes.error());
+    auto choice = chooseFor(spec, *source, *options, *sizes, 0);
+    if (!choice)
+      return fail(choice.error());
+    if (*choice)
+      showChoice(**choice);
+  }
   Status status = compileShown(*source, *options, output, report);
   if (!status)
     return fail(status.error());
@@ -84,6 +94,10 @@ void plum::tool::addCompile(CLI::App &app, int &exitCode) {
   verb->add_option("--stop-after", state->stopAfter,
                    "print the IR of this phase (see plum --print-phases)")
       ->type_name("PHASE");
+  verb->add_option("--shape", state->shape,
+                   "sizes to choose chunk, slice and stages for, from the "
+                   "tuning database or else by the cost model")
+      ->type_name("B=n,T=n,H=n");
   verb->footer(
       "A bundle holds kernel.so, a C header, manifest.json and the spec; for a "
       "GPU\nkernels.ptx instead, and kernels.cubin where a ptxas is found "

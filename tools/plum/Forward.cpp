@@ -7,11 +7,12 @@
 // VERB BUNDLE ...`. A bundle directory in place of a spec is run as it is. The
 // cache key is everything the bundle depends on: the spec, the options and
 // this very compiler. PLUM_CACHE names the cache's directory; by default it is
-// plum/ in the user's cache directory.
+// plum/ in the user's cache directory. run and bench know their shape and
+// look the schedule up for it, see Schedule.cpp.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Options.h"
+#include "Tuning.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -35,7 +36,13 @@ std::string ownPath() {
   return path;
 }
 
-Result<std::string> cacheDirectory() {
+} // namespace
+
+std::string plum::tool::runnerPath() {
+  return llvm::sys::path::parent_path(ownPath()).str() + "/plum-run";
+}
+
+Result<std::string> plum::tool::cacheDirectory() {
   if (const char *given = std::getenv("PLUM_CACHE"); given && *given)
     return std::string(given);
   llvm::SmallString<128> path;
@@ -46,10 +53,11 @@ Result<std::string> cacheDirectory() {
   return std::string(path);
 }
 
+namespace {
+
 /// Becomes plum-run; returns only when that fails.
 int becomeRunner(const std::vector<std::string> &arguments) {
-  std::string runner =
-      llvm::sys::path::parent_path(ownPath()).str() + "/plum-run";
+  std::string runner = runnerPath();
   std::vector<char *> argv;
   argv.push_back(runner.data());
   for (const std::string &argument : arguments)
@@ -59,8 +67,10 @@ int becomeRunner(const std::vector<std::string> &arguments) {
   return fail({runner, "cannot be started", {"plum-run lies beside plum"}});
 }
 
-/// The bundle of the spec, compiled now or before.
-Result<std::string> bundleOf(const SpecArguments &spec) {
+/// The bundle of the spec, compiled now or before for `verb` and its `rest`.
+Result<std::string> bundleOf(const std::string &verb, const SpecArguments &spec,
+                             const std::vector<std::string> &rest,
+                             std::optional<tuning::Choice> &choice) {
   if (fs::exists(spec.path + "/manifest.json") || isModelBundle(spec.path))
     return spec.path;
   Result<CompileOptions> options = spec.options();
@@ -74,7 +84,16 @@ Result<std::string> bundleOf(const SpecArguments &spec) {
       model ? describeModel(spec.path) : std::string(source->text());
   if (!text)
     return text.error();
+  if (!model) {
+    auto chosen = chooseForRun(verb, spec, *source, *options, rest);
+    if (!chosen)
+      return chosen.error();
+    choice = std::move(*chosen);
+  }
   std::string key = *text;
+  if (choice)
+    key += "\n" + choice->record.from + "\n" + choice->record.key + "\n" +
+           choice->record.schedule + "\n" + choice->record.date;
   for (const auto &[name, value] : options->spec.dims)
     key += "\n" + name + "=" + std::to_string(value);
   for (std::string_view part :
@@ -100,6 +119,8 @@ Result<std::string> bundleOf(const SpecArguments &spec) {
   bool complete = fs::exists(dir + "/manifest.json") || isModelBundle(dir);
   if (complete && !spec.remarks && !spec.timing)
     return dir;
+  if (choice && !complete) // Once: the next run finds the bundle.
+    showChoice(*choice);
   Status status = model ? compileModel(spec, dir)
                         : compileShown(*source, *options, dir, report);
   if (!status)
@@ -110,9 +131,18 @@ Result<std::string> bundleOf(const SpecArguments &spec) {
 
 } // namespace
 
+static bool given(const std::vector<std::string> &rest,
+                  const std::string &option) {
+  for (const std::string &argument : rest)
+    if (argument == option || argument.starts_with(option + "="))
+      return true;
+  return false;
+}
+
 int plum::tool::forward(const std::string &verb, const SpecArguments &spec,
                         const std::vector<std::string> &rest) {
-  Result<std::string> dir = bundleOf(spec);
+  std::optional<tuning::Choice> choice;
+  Result<std::string> dir = bundleOf(verb, spec, rest, choice);
   if (!dir)
     return fail(dir.error());
   std::vector<std::string> arguments = {verb, *dir};
@@ -123,6 +153,11 @@ int plum::tool::forward(const std::string &verb, const SpecArguments &spec,
     arguments.insert(arguments.end(), {"--chunk", spec.chunk});
   if (!spec.target.empty())
     arguments.insert(arguments.end(), {"--target", spec.target});
+  if (choice && choice->schedule.form == "step" && spec.form == "auto")
+    arguments.insert(arguments.end(), {"--form", "step"});
+  if (choice && choice->schedule.segments > 0 && !given(rest, "--segments"))
+    arguments.insert(arguments.end(),
+                     {"--segments", std::to_string(choice->schedule.segments)});
   arguments.insert(arguments.end(), rest.begin(), rest.end());
   return becomeRunner(arguments);
 }

@@ -10,6 +10,7 @@
 #include "runtime/cuda/Driver.h"
 
 using namespace plum;
+using namespace plum::tool;
 using namespace plum::runtime::cuda;
 
 static Error noDevice(const std::string &why) {
@@ -17,6 +18,24 @@ static Error noDevice(const std::string &why) {
                "no CUDA device: " + why,
                {"'plum compile' needs none: --target sm_80 or sm_90a names the "
                 "GPU to compile for"}};
+}
+
+std::optional<GpuHere> plum::tool::gpuHere() {
+  Result<std::shared_ptr<const Driver>> opened = Driver::open();
+  Result<std::string> target = targetOfThisGpu();
+  if (!opened || !target)
+    return std::nullopt;
+  const Driver &driver = **opened;
+  CUdevice device = 0;
+  char name[256] = "";
+  int processors = 0;
+  if (driver.cuDeviceGet(&device, 0) != CUDA_SUCCESS ||
+      driver.cuDeviceGetName(name, sizeof name, device) != CUDA_SUCCESS ||
+      driver.cuDeviceGetAttribute(&processors,
+                                  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                  device) != CUDA_SUCCESS)
+    return std::nullopt;
+  return GpuHere{*target, name, processors};
 }
 
 Result<std::string> plum::tool::targetOfThisGpu() {

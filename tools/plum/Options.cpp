@@ -47,6 +47,9 @@ void SpecArguments::declare(CLI::App &verb) {
                       ", or cuda for the GPU of this machine [cpu]");
   verb.add_option("--cpu", cpu, "CPU to compile for, an LLVM name or native")
       ->capture_default_str();
+  verb.add_option("--db", database,
+                  "tuning database [PLUM_TUNING, or tuning.json in the cache]")
+      ->type_name("FILE");
   verb.add_flag("--remarks", remarks,
                 "say what was proven and chosen, and why");
   verb.add_flag("--timing", timing, "time of each phase on stderr");

@@ -24,6 +24,7 @@ struct SpecArguments {
   std::string layer, form = "auto", chunk, precision = "default";
   std::string target; ///< "cuda": the GPU that is here. Empty: cpu.
   std::string cpu = "native";
+  std::string database; ///< Of tuning; empty: the usual one.
   bool remarks = false, timing = false;
 
   void declare(CLI::App &verb);
@@ -37,6 +38,18 @@ struct SpecArguments {
 
 /// What to compile for the first GPU of this machine: "sm_90a".
 Result<std::string> targetOfThisGpu();
+
+/// The first GPU of this machine, if there is a driver that shows one.
+struct GpuHere {
+  std::string target, name;
+  int processors;
+};
+std::optional<GpuHere> gpuHere();
+
+/// PLUM_CACHE, or plum/ in the user's cache directory.
+Result<std::string> cacheDirectory();
+/// The plum-run beside this program.
+std::string runnerPath();
 
 /// Prints the error; 1.
 int fail(const Error &error);

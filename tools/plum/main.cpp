@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Options.h"
+#include "Tuning.h"
 #include "plum/Pipelines/Phases.h"
 
 #include <cstdio>
@@ -28,6 +28,7 @@ int main(int argc, char **argv) {
   plum::tool::addCompile(app, exitCode);
   plum::tool::addForwarded(app, exitCode);
   plum::tool::addCheck(app, exitCode);
+  plum::tool::addTune(app, exitCode);
   plum::tool::addModelVerbs(app, exitCode);
   app.require_subcommand(0, 1);
   try {
