@@ -138,16 +138,30 @@ Plan plum::tuning::planShape(const LayerFacts &facts,
   return plan;
 }
 
-TuningSchedule plum::tuning::modelChoice(const LayerFacts &facts,
-                                         const CompileOptions &options,
-                                         const TuningShape &shape,
-                                         const DeviceModel &device) {
+/// True when a result of the chunk size failed or is above a limit.
+static bool knownBad(const TuningEntry *known, const TuningSchedule &schedule) {
+  if (known)
+    for (const TuningResult &result : known->results)
+      if (result.schedule.chunk == schedule.chunk && !result.date.empty() &&
+          !result.usable())
+        return true;
+  return false;
+}
+
+std::optional<TuningSchedule>
+plum::tuning::modelChoice(const LayerFacts &facts,
+                          const CompileOptions &options,
+                          const TuningShape &shape, const DeviceModel &device,
+                          const TuningEntry *known) {
   std::vector<TuningSchedule> schedules = schedulesOf(facts, options);
   for (TuningSchedule &schedule : schedules)
     schedule.slice = schedule.stages = 0;
+  std::erase_if(schedules, [&](const TuningSchedule &schedule) {
+    return knownBad(known, schedule);
+  });
   Plan plan = planShape(facts, schedules, shape, device);
   if (plan.candidates.empty())
-    return {};
+    return std::nullopt;
   return plan.candidates.front().schedule;
 }
 

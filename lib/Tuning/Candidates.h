@@ -61,11 +61,12 @@ Status compilePlans(const Source &source, const CompileOptions &options,
                     const std::string &dir, Clock::time_point deadline);
 
 /// The schedule of the best estimate that passes the first sieve; on a GPU of
-/// those that leave slice and stages to the compiler.
-runtime::TuningSchedule modelChoice(const LayerFacts &facts,
-                                    const CompileOptions &options,
-                                    const runtime::TuningShape &shape,
-                                    const DeviceModel &device);
+/// those that leave slice and stages to the compiler. Chunk sizes that `known`
+/// (may be null) has a bad result of are left out; nothing when none is left.
+std::optional<runtime::TuningSchedule>
+modelChoice(const LayerFacts &facts, const CompileOptions &options,
+            const runtime::TuningShape &shape, const DeviceModel &device,
+            const runtime::TuningEntry *known);
 
 /// "chunk 128, chunk 256: reason", a line for each reason, after a line with
 /// the counts.

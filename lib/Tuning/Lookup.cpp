@@ -67,13 +67,13 @@ static std::vector<std::string> relatives(const TuningKey &key,
   return notes;
 }
 
-Choice plum::tuning::chooseSchedule(const LayerFacts &facts,
-                                    const CompileOptions &options,
-                                    const TuningShape &shape,
-                                    const DeviceModel &device,
-                                    const std::string &compiler,
-                                    const TuningDatabase &database,
-                                    const std::string &command) {
+Result<Choice> plum::tuning::chooseSchedule(const LayerFacts &facts,
+                                            const CompileOptions &options,
+                                            const TuningShape &shape,
+                                            const DeviceModel &device,
+                                            const std::string &compiler,
+                                            const TuningDatabase &database,
+                                            const std::string &command) {
   Choice choice;
   TuningKey key = keyFor(facts, shape, device, compiler, database);
   choice.record.key = key.text();
@@ -98,7 +98,14 @@ Choice plum::tuning::chooseSchedule(const LayerFacts &facts,
     choice.record.date = best->date;
     return choice;
   }
-  choice.schedule = modelChoice(facts, options, shape, device);
+  std::optional<TuningSchedule> model =
+      modelChoice(facts, options, shape, device, entry);
+  if (!model)
+    return Error{"",
+                 "no schedule is within the error limits for " + key.text(),
+                 {"'plum tune explain' lists them; --chunk takes one all the "
+                  "same"}};
+  choice.schedule = *model;
   choice.record.from = "model";
   choice.record.schedule = choice.schedule.text();
   choice.message =

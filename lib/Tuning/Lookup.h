@@ -32,12 +32,14 @@ runtime::TuningKey keyFor(const LayerFacts &facts,
                           const std::string &compiler,
                           const runtime::TuningDatabase &database);
 
-/// `command` fills the key.
-Choice chooseSchedule(const LayerFacts &facts, const CompileOptions &options,
-                      const runtime::TuningShape &shape,
-                      const DeviceModel &device, const std::string &compiler,
-                      const runtime::TuningDatabase &database,
-                      const std::string &command);
+/// `command` fills the key. An error when every schedule was found to be wrong.
+Result<Choice> chooseSchedule(const LayerFacts &facts,
+                              const CompileOptions &options,
+                              const runtime::TuningShape &shape,
+                              const DeviceModel &device,
+                              const std::string &compiler,
+                              const runtime::TuningDatabase &database,
+                              const std::string &command);
 
 /// The parts in which two keys differ, "compiler, bucket".
 std::string differences(const runtime::TuningKey &a,

@@ -43,11 +43,12 @@ struct TuneVerb {
 
 private:
   Status measure(const TuningEntry &entry, double seconds);
+  std::string deviceOf(const std::string &bundle) const;
   Status write() const;
   void print(const TuningResult &result) const;
 
   TuningDatabase results;
-  int64_t measured = 0, skipped = 0;
+  int64_t measured = 0;
 };
 
 void TuneVerb::declare(CLI::App &verb) {
@@ -91,6 +92,16 @@ void TuneVerb::print(const TuningResult &result) const {
              errors.pass() ? "" : "  above the limits: never chosen");
 }
 
+/// The name of a CPU; empty for a GPU.
+std::string TuneVerb::deviceOf(const std::string &bundle) const {
+  Result<Manifest> manifest = readManifest(directory + "/" + bundle);
+  if (!manifest || manifest->onGpu())
+    return "";
+  return cpuDeviceName(manifest->cpu, options.threads > 0
+                                          ? options.threads
+                                          : ThreadPool::available());
+}
+
 /// The candidates of one shape, in the order of their estimates.
 Status TuneVerb::measure(const TuningEntry &entry, double seconds) {
   std::vector<TuningResult> candidates = entry.results;
@@ -101,7 +112,9 @@ Status TuneVerb::measure(const TuningEntry &entry, double seconds) {
             });
   Truths truths;
   double best = 0;
-  std::string device;
+  // A CPU is known; which GPU it is, the first candidate that runs says.
+  std::string device = deviceOf(candidates[0].bundle);
+  std::vector<TuningResult> waiting;
   Clock::time_point start = Clock::now();
   fmt::print("{} on {}, {}\n  {:<28} {:>10} {:>7} {:>5} {:>9} {:>9} {:>9} "
              "{:>9}\n",
@@ -112,7 +125,6 @@ Status TuneVerb::measure(const TuningEntry &entry, double seconds) {
     double left =
         seconds - std::chrono::duration<double>(Clock::now() - start).count();
     if (left <= 0 && i > 0) {
-      skipped += int64_t(candidates.size() - i);
       fmt::print("  {} not measured: the budget is spent\n",
                  candidates.size() - i);
       break;
@@ -131,11 +143,16 @@ Status TuneVerb::measure(const TuningEntry &entry, double seconds) {
       best = found.result.ms;
     if (found.result.measured())
       ++measured;
-    TuningKey key = entry.key;
-    // A candidate that failed early does not know where it ran.
-    device = found.device.empty() ? device : found.device;
-    key.device = device.empty() ? entry.key.device : device;
-    results.add(key, found.result);
+    if (device.empty())
+      device = found.device;
+    waiting.push_back(found.result);
+    if (!device.empty()) {
+      TuningKey key = entry.key;
+      key.device = device;
+      for (const TuningResult &result : waiting)
+        results.add(key, result);
+      waiting.clear(); // Without a device it is about the machine.
+    }
     print(found.result);
     std::fflush(stdout);
     if (Status status = write(); !status)

@@ -109,16 +109,18 @@ Result<std::optional<Choice>> plum::tool::chooseFor(const SpecArguments &spec,
   Result<TuningDatabase> database = openDatabase(*path);
   if (!database)
     return database.error();
-  Choice choice = chooseSchedule(context->facts, options, shape,
-                                 context->device, context->compiler, *database,
-                                 tuneCommand(spec, options, shape));
-  if (choice.schedule.form == "chunk") {
-    options.chunks = {choice.schedule.chunk};
-    options.slice = choice.schedule.slice;
-    options.stages = choice.schedule.stages;
+  Result<Choice> choice = chooseSchedule(
+      context->facts, options, shape, context->device, context->compiler,
+      *database, tuneCommand(spec, options, shape));
+  if (!choice)
+    return choice.error();
+  if (choice->schedule.form == "chunk") {
+    options.chunks = {choice->schedule.chunk};
+    options.slice = choice->schedule.slice;
+    options.stages = choice->schedule.stages;
   }
-  options.tuning = choice.record;
-  return std::optional(std::move(choice));
+  options.tuning = choice->record;
+  return std::optional(std::move(*choice));
 }
 
 namespace {

@@ -89,12 +89,15 @@ int explain(EntryQuery &query) {
     return fail(status.error());
   std::printf("database  %s\nkey       %s\n", query.path.c_str(),
               query.key.text().c_str());
-  Choice choice = chooseSchedule(
+  Result<Choice> choice = chooseSchedule(
       query.context->facts, query.context->options, query.shape,
       query.context->device, query.context->compiler, query.database,
       "plum tune " + query.spec.path + " --shape " + query.shape.text());
-  std::printf("choice    %s, by the %s\n", choice.schedule.text().c_str(),
-              choice.record.from.c_str());
+  if (choice)
+    std::printf("choice    %s, by the %s\n", choice->schedule.text().c_str(),
+                choice->record.from.c_str());
+  else
+    std::printf("choice    none: all that was measured is wrong\n");
   if (const TuningEntry *entry = query.database.find(query.key)) {
     const TuningResult *best = entry->best();
     std::printf("measured\n");
@@ -107,8 +110,9 @@ int explain(EntryQuery &query) {
                   result.shape.text().c_str(), result.date.c_str(),
                   why(result, best).c_str());
   }
-  for (const std::string &note : choice.notes)
-    std::printf("note      %s\n", note.c_str());
+  if (choice)
+    for (const std::string &note : choice->notes)
+      std::printf("note      %s\n", note.c_str());
   Plan plan =
       planShape(query.context->facts,
                 schedulesOf(query.context->facts, query.context->options),

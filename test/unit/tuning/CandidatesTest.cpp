@@ -141,7 +141,7 @@ TEST(TuningCandidates, ModelLeavesDetailsToTheCompiler) {
   CompileOptions options;
   options.target = "sm_90a";
   TuningSchedule choice =
-      modelChoice(facts, options, {1, 8192, 32}, gpuDevice("sm_90a"));
+      *modelChoice(facts, options, {1, 8192, 32}, gpuDevice("sm_90a"), nullptr);
   EXPECT_EQ(choice.form, "chunk");
   EXPECT_EQ(choice.slice, 0);
   EXPECT_EQ(choice.stages, 0);

@@ -22,9 +22,14 @@ struct TuningLookup : testing::Test {
   DeviceModel device = cpuDevice("x86-64-v4", 2);
   TuningDatabase database;
 
-  Choice choose(const TuningShape &shape = {1, 4000, 8}) {
+  Result<Choice> lookUp(const TuningShape &shape = {1, 4000, 8}) {
     return chooseSchedule(facts, options, shape, device, "0.1.0-abc", database,
                           "plum tune X");
+  }
+  Choice choose() {
+    Result<Choice> choice = lookUp();
+    EXPECT_TRUE(choice);
+    return choice ? *choice : Choice();
   }
 };
 
@@ -51,6 +56,26 @@ TEST_F(TuningLookup, NeverTakesWhatIsAboveALimit) {
   EXPECT_EQ(choice.record.from, "model");
   EXPECT_EQ(choice.message.find("no usable result for layer kda"), 0u)
       << choice.message;
+}
+
+TEST_F(TuningLookup, TheModelLeavesOutWhatIsKnownToBeWrong) {
+  TuningSchedule usual = choose().schedule;
+  TuningResult wrong = sampleResult(usual.chunk, 2);
+  wrong.errors.r = 1;
+  database.add(sampleKey(), wrong);
+  EXPECT_NE(choose().schedule.text(), usual.text());
+  for (int64_t chunk : {0, 8, 16, 32, 64, 128, 256}) {
+    wrong = sampleResult(chunk, 2);
+    wrong.failure = "crashed";
+    database.add(sampleKey(), wrong);
+  }
+  Result<Choice> none = lookUp();
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message.find("no schedule is within the error limits "
+                                      "for layer kda"),
+            0u);
+  database.add(sampleKey(), sampleResult(64, 3));
+  EXPECT_EQ(choose().schedule.text(), "chunk 64");
 }
 
 TEST_F(TuningLookup, AMissNamesTheKeyAndTheCommand) {
