@@ -145,13 +145,14 @@ def Tile_StoreOp : Tile_Op<"store"> {
   let summary = "write registers to a tile, or to a part of it";
   let description = [{
     As `tile.load`: to a tile of bf16 [r, n] a matrix [r, n], with `strip` [r, 16],
-    with `transposed` [n, r]. To a tile of f32 a vector [n] goes as row `row`.
+    with `transposed` [n, r]. To a tile of f32 a vector [n] goes as row `row`;
+    with `tokens` it is one along the rows of matrices.
 
     Constraints: (C1) the value has the element and the shape of what is written.
     (C2) `strip` is the number of an enclosing `tile.strips`, whose strips lie in
     the tile. (C3) `strip` and `transposed` are of bf16 and exclude one another;
-    `row` is of f32 and one of the tile's. (C4) layouts: of a matrix acc, of a vector
-    linear.
+    `row` and `tokens` are of f32, and `row` is one of the tile's. (C4) layouts: of a matrix acc, of a vector
+    linear, or acc_col with `tokens`.
 
     Example:
     ```mlir
@@ -163,10 +164,10 @@ def Tile_StoreOp : Tile_Op<"store"> {
     }
     ```
   }];
-  let arguments = (ins Tile_Tensor:$value, Tile_SharedType:$to, Optional<Index>:$strip, UnitAttr:$transposed,
+  let arguments = (ins Tile_Tensor:$value, Tile_SharedType:$to, Optional<Index>:$strip, UnitAttr:$transposed, UnitAttr:$tokens,
                        OptionalAttr<I64Attr>:$row);
   let assemblyFormat = [{
-    $value `to` $to (`strip` $strip^)? (`row` $row^)? (`transposed` $transposed^)? attr-dict
+    $value `to` $to (`strip` $strip^)? (`row` $row^)? (`transposed` $transposed^)? (`tokens` $tokens^)? attr-dict
     `:` type($value) `,` type($to)
   }];
   let hasVerifier = 1;
@@ -403,21 +404,24 @@ def Tile_ExportOp : Tile_Op<"export"> {
 def Tile_ExportVectorOp : Tile_Op<"export_vector"> {
   let summary = "write a vector to the chunk's blob, as f32";
   let description = [{
+    With `tokens`, one element for each row of the chunk, else along the columns.
+
     Constraints: (C1) stands in `prepare`. (C2) the bytes from `blob` on lie
-    within the blob and start at a multiple of 16. (C3) layouts: linear.
+    within the blob and start at a multiple of 16. (C3) with `tokens` the vector is
+    [C]. (C4) layouts: linear; with `tokens` acc_col.
 
     Example:
     ```mlir
     tile.kernel @vectors "prepare" chunk 16 warps 1 arguments [] blob 320 {
       %one = arith.constant dense<1.0> : tensor<16xf32>
       %row = arith.constant dense<0.0> : tensor<64xf32>
-      tile.export_vector %one to 0 : tensor<16xf32>
+      tile.export_vector %one tokens to 0 : tensor<16xf32>
       tile.export_vector %row to 64 : tensor<64xf32>
     }
     ```
   }];
-  let arguments = (ins Tile_Vector:$value, I64Attr:$blob);
-  let assemblyFormat = "$value `to` $blob attr-dict `:` type($value)";
+  let arguments = (ins Tile_Vector:$value, UnitAttr:$tokens, I64Attr:$blob);
+  let assemblyFormat = "$value (`tokens` $tokens^)? `to` $blob attr-dict `:` type($value)";
   let hasVerifier = 1;
 }
 

@@ -406,11 +406,11 @@ LogicalResult StoreOp::verify() {
   const int64_t rows = to.getRows(), cols = to.getCols();
   const bool half = to.swizzled();
   // store_c3
-  if (half ? getRow() || (getTransposed() && getStrip())
+  if (half ? getRow() || getTokens() || (getTransposed() && getStrip())
            : getTransposed() || getStrip())
     return emitOpError()
            << (half ? "expects 'strip' or 'transposed' of a tile of bf16"
-                    : "expects 'row' of a tile of f32");
+                    : "expects 'row' or 'tokens' of a tile of f32");
   if (failed(expectRow(*this, to, getRow())))
     return failure();
   // store_c2
@@ -427,7 +427,9 @@ LogicalResult StoreOp::verify() {
     return failure();
   // store_c4
   return expectLayout(*this, "the value", getValue(),
-                      half ? LayoutKind::Acc : LayoutKind::Linear);
+                      half          ? LayoutKind::Acc
+                      : getTokens() ? LayoutKind::AccCol
+                                    : LayoutKind::Linear);
 }
 
 //===----------------------------------------------------------------------===//
@@ -582,7 +584,12 @@ LogicalResult ExportVectorOp::verify() {
   if (failed(expectInBlob(*this, getBlob(), 4 * length)))
     return failure();
   // export_vector_c3
-  return expectLayout(*this, "the value", getValue(), LayoutKind::Linear);
+  const int64_t chunk = expectKernel(*this, std::nullopt).getChunk();
+  if (getTokens() && failed(expectTensor(*this, "a value", getValue(), chunk)))
+    return failure();
+  // export_vector_c4
+  return expectLayout(*this, "the value", getValue(),
+                      getTokens() ? LayoutKind::AccCol : LayoutKind::Linear);
 }
 
 LogicalResult ExportMatrixOp::verify() {

@@ -16,9 +16,9 @@
 //   pairs opb_row [N]   for each 8 columns: (g);   opb_col [M]   (2t) (2t+1)
 //   (2t+8) (2t+9) linear [N]    ceil(N / threads)
 //
-// Files: TileKernel (the frame: coordinates, rings, chunks), TileMemory
-// (shared and global memory), TileProducts (tensor cores), TileSolve (the
-// triangular inverse and sums along tokens).
+// Files: TileToNVVM (the pass), TileKernel (coordinates, rings, chunks),
+// TileMemory (shared and global memory), TileProducts (tensor cores), TileSolve
+// (the triangular inverse and sums along tokens).
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,6 +54,9 @@ Value segmentAddress(Ptx &p, int64_t K, int64_t V, Value row, Value head,
 constexpr int64_t kCombineColumns = 8;
 KernelShape emitCombine(Ptx &p, int64_t K, int64_t V);
 
+/// `cu_seqlens[i]` as i32 rows.
+Value sequenceStart(Ptx &p, Value cu, Value flags, Value i);
+
 class TileEmitter {
 public:
   TileEmitter(Ptx &p, tile::KernelOp kernel);
@@ -70,7 +73,8 @@ private:
     int64_t base = 0, stageBytes = 0, usedBytes = 0;
     llvm::SmallVector<int64_t> offsets; ///< Of parts in a stage.
     int64_t blobBytes = 0;              ///< By bulk copies, per stage.
-    bool rows = false, blobs = false;
+    bool blobs = false;
+    int64_t rows = 0;     ///< Parts that are rows of inputs.
     int64_t barriers = 0; ///< full[stages], empty[stages], 8 bytes each.
     Value index, parity;  ///< This chunk's stage.
     Value lastIndex;      ///< The previous chunk's.
@@ -86,7 +90,9 @@ private:
   void initBarriers();
   void produce();
   void produceBlobs();
-  void produceRows();
+  void produceRows(int64_t copier);
+  /// Warps that copy rows: what is left of the producers.
+  int64_t copiers() const { return wide ? 3 : 1; }
   void produceAll();
   Value fullBarrier(RingState &ring, Value index);
   Value emptyBarrier(RingState &ring, Value index);
@@ -120,8 +126,10 @@ private:
   void storeState(tile::StoreStateOp op);
   /// Copies R rows of `columns` columns into a swizzled tile by `threads`
   /// threads, of which this is `thread`; rows from `rows` on become zero.
+  /// `rolled`: as a loop.
   void copyRows(llvm::StringRef input, const SharedTile &to, Value thread,
-                int64_t threads, Value firstRow, Value rows, Value columnBytes);
+                int64_t threads, Value firstRow, Value rows, Value columnBytes,
+                bool rolled = false);
   /// Byte offset of a lane's 16 bytes for ldmatrix/stmatrix of 16 x 16, in a
   /// panel: rows by l & 15 (`swap`: by columns of tiles), plus `row`.
   Value matrixOffset(Value row, int64_t quarter, bool swap);

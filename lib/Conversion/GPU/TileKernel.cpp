@@ -20,13 +20,6 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
-#define DEBUG_TYPE "plum-tile-to-nvvm"
-
-namespace plum {
-#define GEN_PASS_DEF_TILETONVVMPASS
-#include "plum/Conversion/Passes.h.inc"
-} // namespace plum
-
 using namespace mlir;
 using namespace plum;
 using namespace plum::gpu;
@@ -130,8 +123,7 @@ void TileEmitter::teamBarrier() {
   p.barrier(0, threads);
 }
 
-/// `cu_seqlens[i]` as i32 rows.
-static Value sequenceStart(Ptx &p, Value cu, Value flags, Value i) {
+Value plum::gpu::sequenceStart(Ptx &p, Value cu, Value flags, Value i) {
   Value wide =
       p.cmp(arith::CmpIPredicate::ne, p.bitAnd(flags, PLUM_GPU_CU64), p.i32(0));
   return p.ifElse(
@@ -318,11 +310,9 @@ KernelShape TileEmitter::emit() {
         p.ifThen(p.eq(tid, p.i32(0)), [&] { p.bulkWaitRead(0); });
     });
     shape.threads = threads;
+    auto resident = kernel->getAttrOfType<IntegerAttr>(tile::kResidentAttr);
     shape.ctasPerSM = std::clamp<int64_t>(227 * 1024 / (sharedBytes + 1024), 1,
-                                          2048 / threads);
-    // Registers for that many, at most what one thread may have.
-    shape.ctasPerSM = std::min<int64_t>(
-        shape.ctasPerSM, 12 * 32 / threads ? 12 * 32 / threads : 1);
+                                          resident ? resident.getInt() : 1);
     return shape;
   }
   coordinatesScan([&] {
@@ -334,19 +324,19 @@ KernelShape TileEmitter::emit() {
         p.ge(warp, p.i32(warps)), {},
         [&]() -> Values {
           if (wide)
-            p.setMaxRegisters(false, 24);
+            p.setMaxRegisters(false, warps > 4 ? 24 : 40);
           produce();
           return {};
         },
         [&]() -> Values {
           if (wide)
-            p.setMaxRegisters(true, warps > 4 ? 240 : 240);
+            p.setMaxRegisters(true, warps > 4 ? 240 : 256);
           emitBlock(body);
           return {};
         });
   });
   if (wide)
-    shape.registers = warps > 4 ? 168 : 136;
+    shape.registers = warps > 4 ? 168 : 152;
   return shape;
 }
 
@@ -363,7 +353,10 @@ void TileEmitter::planRings() {
       auto part = cast<tile::PartAttr>(attr);
       ring.offsets.push_back(at);
       at += part.getType().bytes();
-      (part.getRows() ? ring.rows : ring.blobs) = true;
+      if (part.getRows())
+        ++ring.rows;
+      else
+        ring.blobs = true;
       if (!part.getRows())
         ring.blobBytes += part.getType().bytes();
     }
@@ -415,8 +408,10 @@ void TileEmitter::initBarriers() {
     for (Value name : ringOrder) {
       RingState &ring = rings[name];
       // Whoever fills: one thread that expects bytes, a warp that copies rows.
-      int64_t arrivals =
-          !p.chip.hopper() ? 32 : (ring.blobs ? 1 : 0) + (ring.rows ? 32 : 0);
+      int64_t arrivals = !p.chip.hopper()
+                             ? 32
+                             : (ring.blobs ? 1 : 0) +
+                                   32 * std::min<int64_t>(ring.rows, copiers());
       for (int64_t s = 0; s < int64_t(ring.op.getStages()); ++s) {
         p.barrierInit(fullBarrier(ring, p.i32(s)), arrivals);
         p.barrierInit(emptyBarrier(ring, p.i32(s)), warps);
@@ -431,9 +426,9 @@ void TileEmitter::produce() {
     return produceAll();
   p.ifThen(p.eq(warp, p.i32(warps)),
            [&] { p.ifThen(p.eq(lane, p.i32(0)), [&] { produceBlobs(); }); });
-  bool rows = llvm::any_of(ringOrder, [&](Value r) { return rings[r].rows; });
-  if (rows)
-    p.ifThen(p.eq(warp, p.i32(warps + 1)), [&] { produceRows(); });
+  for (int64_t w = 0; w < copiers(); ++w)
+    if (llvm::any_of(ringOrder, [&](Value r) { return rings[r].rows > w; }))
+      p.ifThen(p.eq(warp, p.i32(warps + 1 + w)), [&] { produceRows(w); });
 }
 
 /// State of a producer's loop: stage and parity of each ring it fills.
@@ -494,7 +489,8 @@ void TileEmitter::produceBlobs() {
   });
 }
 
-void TileEmitter::produceRows() {
+/// Warp `copier` of those that copy rows: every copiers()-th part of a ring.
+void TileEmitter::produceRows(int64_t copier) {
   Values init;
   for (size_t i = 0; i < ringOrder.size(); ++i)
     init.append({p.i32(0), p.i32(1)});
@@ -504,18 +500,22 @@ void TileEmitter::produceRows() {
            for (auto [i, name] : llvm::enumerate(ringOrder)) {
              RingState &ring = rings[name];
              Value index = state[2 * i], parity = state[2 * i + 1];
-             if (ring.rows) {
+             if (ring.rows > copier) {
                p.wait(emptyBarrier(ring, index), parity);
                Value row0 = p.mul(n, C);
+               int64_t number = 0;
                for (auto [k, attr] : llvm::enumerate(ring.op.getParts())) {
                  auto part = cast<tile::PartAttr>(attr);
-                 if (!part.getRows())
+                 if (!part.getRows() || number++ % copiers() != copier)
                    continue;
                  SharedTile to{p.at(stageBase(ring, index), ring.offsets[k]),
                                part.getType()};
                  copyRows(part.getRows(), to, lane, 32, p.add(firstToken, row0),
                           p.sub(length, row0),
-                          p.mul(valueSlice, kernel.getSlice() * 2));
+                          part.getSliced()
+                              ? p.mul(valueSlice, kernel.getSlice() * 2)
+                              : Value(),
+                          /*rolled=*/true);
                }
                p.copyArrive(fullBarrier(ring, index));
              }
@@ -548,7 +548,9 @@ void TileEmitter::produceAll() {
                if (part.getRows()) {
                  copyRows(part.getRows(), to, lane, 32, p.add(firstToken, row0),
                           p.sub(length, row0),
-                          p.mul(valueSlice, kernel.getSlice() * 2));
+                          part.getSliced()
+                              ? p.mul(valueSlice, kernel.getSlice() * 2)
+                              : Value());
                  continue;
                }
                const int64_t bytes = part.getType().bytes();
@@ -827,110 +829,3 @@ void TileEmitter::emitOp(Operation *op) {
       .Case([&](tile::InverseOp o) { inverse(o); })
       .Default([&](Operation *o) { elementwise(o); });
 }
-
-//===----------------------------------------------------------------------===//
-// The index kernel, and the pass
-//===----------------------------------------------------------------------===//
-
-/// chunk_offsets[i] = chunks of the sequences before i, by one warp.
-static KernelShape emitIndex(Ptx &p, int64_t C) {
-  Type i32 = p.getI32Type();
-  Value lane = p.tid();
-  Value count = p.argument(ARG(sequences), i32);
-  Value cu = p.argument(ARG(cu_seqlens), p.getI64Type());
-  Value offsets = p.argument(ARG(chunk_offsets), p.getI64Type());
-  Value flags = p.argument(ARG(flags), i32);
-  p.loop(p.i32(0), p.add(count, 1), 32, ValueRange{p.i32(0)},
-         [&](Value base, ValueRange state) -> Values {
-           Value i = p.add(base, lane);
-           Value chunks = p.ifElse(
-               p.lt(i, count), i32,
-               [&]() -> Values {
-                 Value n = p.sub(sequenceStart(p, cu, flags, p.add(i, 1)),
-                                 sequenceStart(p, cu, flags, i));
-                 return {p.divu(p.add(n, C - 1), C)};
-               },
-               [&]() -> Values { return {p.i32(0)}; })[0];
-           Value sum = chunks;
-           for (int64_t d : {1, 2, 4, 8, 16}) {
-             Value up = p.shuffleUp(sum, d);
-             sum = p.select(p.ge(lane, p.i32(d)), p.add(sum, up), sum);
-           }
-           Value before = p.add(state[0], p.sub(sum, chunks));
-           p.ifThen(p.ge(count, i), [&] {
-             p.store(before, p.global(p.add(offsets, p.shl(p.toI64(i), 2))));
-           });
-           p.syncWarp();
-           return {p.add(state[0], p.shuffleIndex(sum, p.i32(31)))};
-         });
-  KernelShape shape;
-  shape.threads = 32;
-  return shape;
-}
-
-namespace {
-struct TileToNVVMPass : public plum::impl::TileToNVVMPassBase<TileToNVVMPass> {
-  using TileToNVVMPassBase::TileToNVVMPassBase;
-
-  static void describe(Ptx &p, StringRef role, int64_t chunk,
-                       const KernelShape &shape, StringRef grid) {
-    LLVM::LLVMFuncOp f = p.function();
-    auto number = [&](int64_t n) { return p.getI64IntegerAttr(n); };
-    f->setAttr(kFormAttr, p.getStringAttr("chunk"));
-    f->setAttr(kChunkAttr, number(chunk));
-    f->setAttr(kRoleAttr, p.getStringAttr(role));
-    f->setAttr(kGridAttr, p.getStringAttr(grid));
-    f->setAttr(kSlicesAttr, number(1));
-    f->setAttr(kThreadsAttr, number(shape.threads));
-    f->setAttr(kSharedBytesAttr, number(shape.sharedBytes));
-  }
-
-  void runOnOperation() override {
-    ModuleOp module = getOperation();
-    Chip chip{sm};
-    for (auto kernel :
-         llvm::make_early_inc_range(module.getOps<tile::KernelOp>())) {
-      const int64_t chunk = kernel.getChunk();
-      if (kernel.getRole() == "prepare") {
-        std::string name = kernel.getSymName().str();
-        name.replace(name.rfind("prepare"), 7, "index");
-        Ptx p(module, name, chip);
-        KernelShape shape = emitIndex(p, chunk);
-        p.finish(shape);
-        describe(p, "index", chunk, shape, "one");
-      }
-      Ptx p(module, kernel.getSymName(), chip);
-      TileEmitter emitter(p, kernel);
-      KernelShape shape = emitter.emit();
-      if (shape.sharedBytes > (chip.hopper() ? 232448 : 166912)) {
-        kernel.emitOpError()
-            << "needs " << shape.sharedBytes
-            << " bytes of shared memory, more than a CTA can have";
-        return signalPassFailure();
-      }
-      p.finish(shape);
-      bool scan = kernel.getRole() != "prepare";
-      describe(p, kernel.getRole(), chunk, shape,
-               scan ? "sequences" : "chunks");
-      p.function()->setAttr(kSlicesAttr, p.getI64IntegerAttr(emitter.slices()));
-      if (kernel.getRole() == "summary") {
-        auto [K, V] = emitter.stateShape();
-        p.function()->setAttr(kSegmentBytesAttr,
-                              p.getI64IntegerAttr(segmentBytes(K, V)));
-        std::string name = kernel.getSymName().str();
-        name.replace(name.rfind("summary"), 7, "combine");
-        Ptx combine(module, name, chip);
-        KernelShape combineShape = emitCombine(combine, K, V);
-        combine.finish(combineShape);
-        describe(combine, "combine", chunk, combineShape, "sequences");
-        combine.function()->setAttr(kSlicesAttr,
-                                    p.getI64IntegerAttr(V / kCombineColumns));
-      }
-      if (!scan)
-        p.function()->setAttr(kBlobBytesAttr,
-                              p.getI64IntegerAttr(kernel.getBlob()));
-      kernel.erase();
-    }
-  }
-};
-} // namespace

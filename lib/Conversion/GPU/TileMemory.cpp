@@ -153,6 +153,14 @@ void TileEmitter::store(tile::StoreOp op) {
   Values &v = use(op.getValue());
   if (!to.type.swizzled()) {
     Value base = p.at(to.base, op.getRow().value_or(0) * to.type.getCols() * 4);
+    if (op.getTokens()) {
+      p.ifThen(p.eq(t, p.i32(0)), [&] { // Four lanes have each row.
+        for (int64_t i = 0; i < 2; ++i)
+          p.store(v[i],
+                  p.at(base, p.shl(elementIndex(LayoutKind::AccCol, i), 2)));
+      });
+      return;
+    }
     for (auto [i, value] : llvm::enumerate(v)) {
       Value index = elementIndex(LayoutKind::Linear, i);
       auto write = [&, value = value] {
@@ -315,7 +323,7 @@ void TileEmitter::valid(tile::ValidOp op) {
 
 void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
                            int64_t threads, Value firstRow, Value rows,
-                           Value columnBytes) {
+                           Value columnBytes, bool rolled) {
   // Thread i of a step has row i / pieces, piece i % pieces; a step advances a
   // fixed number of rows.
   const int64_t pieces = to.type.getCols() / 8, R = to.type.getRows();
@@ -338,6 +346,15 @@ void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
              p.select(inside, p.i32(16), p.i32(0)));
   };
   const int64_t total = R * pieces;
+  if (rolled && total % (4 * threads) == 0) {
+    // Producers have few registers.
+    p.loop(p.i32(0), p.i32(total), 4 * threads, [&](Value at) {
+      Value first = p.add(at, thread);
+      for (int64_t u = 0; u < 4; ++u)
+        one(p.add(first, u * threads), 0);
+    });
+    return;
+  }
   if (threads % pieces == 0 && threads / pieces % 8 == 0 &&
       total % threads == 0) {
     for (int64_t i = 0; i < total / threads; ++i)
@@ -386,6 +403,16 @@ void TileEmitter::exportVector(tile::ExportVectorOp op) {
   Values &v = use(op.getValue());
   Value to = p.at(blob, op.getBlob());
   int64_t n = tensorOf(op.getValue()).getDimSize(0);
+  if (op.getTokens()) {
+    // Four lanes have each row.
+    p.ifThen(p.eq(t, p.i32(0)), [&] {
+      for (int64_t i = 0; i < 2; ++i) {
+        Value index = elementIndex(LayoutKind::AccCol, i);
+        p.store(v[i], p.at(to, p.toI64(p.shl(index, 2))));
+      }
+    });
+    return;
+  }
   for (auto [i, value] : llvm::enumerate(v)) {
     Value index = elementIndex(LayoutKind::Linear, i);
     auto write = [&, value = value] {
@@ -404,12 +431,14 @@ void TileEmitter::exportMatrix(tile::ExportMatrixOp op) {
   Value to = p.at(blob, op.getBlob());
   Value row = p.add(p.shl(warp, 4), g);
   const int64_t R = type.getDimSize(0);
-  for (int64_t j = 0; j < type.getDimSize(1) / 8; ++j) {
+  // What is left of the last panel is zero, so that the blob is written.
+  const int64_t used = type.getDimSize(1) / 8;
+  for (int64_t j = 0; j < (used + 7) / 8 * 8; ++j) {
     Value piece = p.bitXor(p.i32(j % 8), g);
     Value offset = p.add(p.add(p.shl(row, 7), p.shl(piece, 4)), p.shl(t, 2));
     Value at = p.at(p.at(to, p.toI64(offset)), j / 8 * R * 128);
-    p.store(v[2 * j], at);
-    p.store(v[2 * j + 1], p.at(at, 8 * 128));
+    p.store(j < used ? v[2 * j] : p.i32(0), at);
+    p.store(j < used ? v[2 * j + 1] : p.i32(0), p.at(at, 8 * 128));
   }
 }
 

@@ -279,16 +279,22 @@ void TileEmitter::mask(tile::MaskOp op) {
 void TileEmitter::half(tile::HalfOp op) {
   Values &v = use(op.getValue());
   Value zero = p.f32(0);
-  Values keep;
-  for (int64_t r : {0, 8}) {
-    Value bit = p.bitAnd(p.add(g, r), op.getHalf());
-    keep.push_back(op.getUpper()
-                       ? p.cmp(arith::CmpIPredicate::ne, bit, p.i32(0))
-                       : p.eq(bit, p.i32(0)));
+  // Rows g are in the lower half of 16, rows g + 8 in the upper, statically.
+  Values out, keep;
+  if (op.getHalf() < 8)
+    for (int64_t r : {0, 8}) {
+      Value bit = p.bitAnd(p.add(g, r), op.getHalf());
+      keep.push_back(op.getUpper()
+                         ? p.cmp(arith::CmpIPredicate::ne, bit, p.i32(0))
+                         : p.eq(bit, p.i32(0)));
+    }
+  for (auto [i, value] : llvm::enumerate(v)) {
+    const int64_t second = i % 4 / 2;
+    if (keep.empty())
+      out.push_back(second == (op.getUpper() ? 1 : 0) ? value : zero);
+    else
+      out.push_back(p.select(keep[second], value, zero));
   }
-  Values out;
-  for (auto [i, value] : llvm::enumerate(v))
-    out.push_back(p.select(keep[i % 4 / 2], value, zero));
   set(op.getResult(), out);
 }
 

@@ -115,6 +115,9 @@ void TileEmitter::inverse(tile::InverseOp op) {
     p.ifThen(p.lt(p.i32(I), warp),
              [&] { storeBlock(to, warp, p.i32(I), Values(4, p.i32(0))); });
 
+  for (int64_t I = blocks; I < (blocks + 3) / 4 * 4; ++I)
+    storeBlock(to, warp, p.i32(I), Values(4, p.i32(0))); // The panel's rest.
+
   SmallVector<Values> column; // X_KJ transposed, K = J, J + 1, ...
   column.push_back(p.ldmatrix4(blockAt(scratch, warp, warp, true), true));
   {

@@ -119,13 +119,19 @@ LogicalResult Assignment::visit(Operation *op) {
     want(op->getOpOperand(0), K::Opb);
     return success();
   }
+  if (auto vector = dyn_cast<ExportVectorOp>(op);
+      vector && vector.getTokens()) {
+    want(op->getOpOperand(0), K::AccCol);
+    return success();
+  }
   if (isa<CumulateOp, ExportVectorOp>(op)) {
     linear();
     return success();
   }
   if (auto store = dyn_cast<StoreOp>(op)) {
-    want(op->getOpOperand(0),
-         rankOf(store.getValue()) == 2 ? K::Acc : K::Linear);
+    want(op->getOpOperand(0), rankOf(store.getValue()) == 2 ? K::Acc
+                              : store.getTokens()           ? K::AccCol
+                                                            : K::Linear);
     return success();
   }
   if (isa<StripsOp, ChunksOp>(op)) {

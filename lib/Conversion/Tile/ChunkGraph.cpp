@@ -37,7 +37,7 @@ struct Term {
   Value whole;         ///< Alone: the rows with their scale, in a map.
   Scale scale;         ///< Of the rows.
 };
-using Terms = SmallVector<Term>;
+using Terms = SmallVector<Term, 2>;
 
 template <typename T, typename V> unsigned indexOf(T &list, const V &item) {
   auto it = llvm::find(list, item);
@@ -66,6 +66,8 @@ private:
   Value yielded(Value value);
   FailureOr<Rows> rows(Value value, chunk::AtAttr at);
   Scale scaleOf(Value scalar);
+  const Argument *rawInput(Value rows, Scale &scale);
+  void useRawInputs();
   FailureOr<Terms> evaluate(Value value);
   FailureOr<unsigned> scores(chunk::ScoresOp op);
   FailureOr<unsigned> blockOf(Value value, Scale &scale);
@@ -194,20 +196,11 @@ FailureOr<unsigned> Analysis::scores(chunk::ScoresOp op) {
   return indexOf(graph.scores, Scores{*x, *y});
 }
 
-/// A block that a value is, up to a scale of its rows.
-FailureOr<unsigned> Analysis::blockOf(Value value, Scale &scale) {
-  value = resolve(value);
-  if (auto it = solved.find(value); it != solved.end())
-    return it->second;
-  Value inner = yielded(value);
-  if (!inner)
-    return fail("a value of the chunk that is neither an input nor solved for");
-  // Peel scalars off: s * v with v an input is v, scaled.
-  Value v = inner;
-  Scale peeled;
+/// The input that rows are, up to a scale that is peeled off; null if none.
+const Argument *Analysis::rawInput(Value v, Scale &scale) {
   while (true) {
     if (auto neg = v.getDefiningOp<arith::NegFOp>()) {
-      peeled.constant = -peeled.constant;
+      scale.constant = -scale.constant;
       v = neg.getOperand();
       continue;
     }
@@ -220,10 +213,10 @@ FailureOr<unsigned> Analysis::blockOf(Value value, Scale &scale) {
       DenseElementsAttr splat;
       if (auto broadcast = a.getDefiningOp<vector::BroadcastOp>();
           broadcast && broadcast.getSource().getType().isF32()) {
-        peeled.multiply(scaleOf(broadcast.getSource()));
+        scale.multiply(scaleOf(broadcast.getSource()));
         found = true;
       } else if (matchPattern(a, m_Constant(&splat)) && splat.isSplat()) {
-        peeled.constant *= splat.getSplatValue<APFloat>().convertToDouble();
+        scale.constant *= splat.getSplatValue<APFloat>().convertToDouble();
         found = true;
       }
       if (found) {
@@ -237,11 +230,25 @@ FailureOr<unsigned> Analysis::blockOf(Value value, Scale &scale) {
   if (auto extension = v.getDefiningOp<arith::ExtFOp>())
     if (auto argument = dyn_cast<BlockArgument>(extension.getIn()))
       if (const Argument *input = graph.argument(argument);
-          input && input->role == "input" && input->element.isBF16()) {
-        scale.multiply(peeled);
-        unsigned index = input - graph.arguments.begin();
-        return indexOf(graph.blocks, RowBlock{RowBlock::Input, index, Value()});
-      }
+          input && input->role == "input" && input->element.isBF16())
+        return input;
+  return nullptr;
+}
+
+/// A block that a value is, up to a scale of its rows.
+FailureOr<unsigned> Analysis::blockOf(Value value, Scale &scale) {
+  value = resolve(value);
+  if (auto it = solved.find(value); it != solved.end())
+    return it->second;
+  Value inner = yielded(value);
+  if (!inner)
+    return fail("a value of the chunk that is neither an input nor solved for");
+  Scale peeled;
+  if (const Argument *input = rawInput(inner, peeled)) {
+    scale.multiply(peeled);
+    unsigned index = input - graph.arguments.begin();
+    return indexOf(graph.blocks, RowBlock{RowBlock::Input, index, Value()});
+  }
   return indexOf(graph.blocks, RowBlock{RowBlock::Stored, 0, inner});
 }
 
@@ -428,6 +435,42 @@ LogicalResult Analysis::readArguments() {
   return success();
 }
 
+/// Takes factors of whole rows out of the products, and lets the scan read
+/// inputs where no channel has a decay of its own.
+void Analysis::useRawInputs() {
+  const bool channel = graph.decay == Graph::Decay::Channel;
+  auto mark = [&](Rows &rows) {
+    Scale scale;
+    const Argument *input = rawInput(rows.value, scale);
+    if (!input || input->shape.size() != 1 || input->shape[0] != graph.K)
+      return false;
+    rows.raw = input - graph.arguments.begin();
+    rows.scale = scale;
+    return true;
+  };
+  const bool decays = graph.decay == Graph::Decay::Scalar;
+  for (ReadTile &tile : graph.readTiles)
+    if (mark(tile.x) && !channel) {
+      TokenVector vector{tile.x.scale, TokenVector::None};
+      vector.scale.multiply(tile.scale);
+      if (decays)
+        vector.decay = tile.x.moment == Moment::Before ? TokenVector::GrowBefore
+                                                       : TokenVector::Grow;
+      tile.vector = indexOf(graph.vectors, vector);
+    }
+  for (KeyTile &tile : graph.keyTiles)
+    if (mark(tile.k) && !channel) {
+      TokenVector vector{tile.k.scale,
+                         decays ? TokenVector::Shrink : TokenVector::None};
+      vector.scale.multiply(tile.scale);
+      tile.vector = indexOf(graph.vectors, vector);
+    }
+  for (Scores &scores : graph.scores) {
+    mark(scores.x);
+    mark(scores.y);
+  }
+}
+
 FailureOr<Graph> Analysis::run() {
   func::FuncOp function = graph.function;
   graph.layer =
@@ -465,8 +508,10 @@ FailureOr<Graph> Analysis::run() {
   for (Value in : graph.output.getIns()) {
     Value value = resolve(in);
     auto type = cast<RankedTensorType>(value.getType());
-    if (type.isDynamicDim(0) || yielded(value)) {
-      graph.reads.push_back({}); // An input or rows of a map: no sum.
+    if (yielded(value))
+      return fail("an output that reads rows of the tokens' maths");
+    if (type.isDynamicDim(0)) {
+      graph.reads.push_back({}); // An input: no sum.
       continue;
     }
     auto terms = evaluate(value);
@@ -477,6 +522,7 @@ FailureOr<Graph> Analysis::run() {
       return failure();
     graph.reads.push_back(*total);
   }
+  useRawInputs();
   return std::move(graph);
 }
 

@@ -20,6 +20,11 @@
 // beta in T (beta v - beta R), it moves into T, and the block is the input as
 // it lies in memory: v is never rewritten.
 //
+// Where decays are one number a token, or none, keys and queries need not be
+// rewritten either: k = s x_k with x_k an input has (s 2^G x_k) S = s 2^G (x_k
+// S), so the scan reads the input itself, exact in bf16, and scales the
+// product's rows in fp32. The blob is then little more than the R x R matrices.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLUM_LIB_CONVERSION_TILE_CHUNKGRAPH_H
@@ -47,17 +52,35 @@ struct Scale {
 struct Rows {
   Value value; ///< Yielded by the map: vector<d>, in the map's region.
   chunk::Moment moment = chunk::Moment::After;
+  /// The rows are an input (argument `raw`) as it lies in memory, times
+  /// `scale`.
+  std::optional<unsigned> raw = std::nullopt;
+  Scale scale = {};
   bool operator==(const Rows &) const = default;
 };
 
+/// A factor for each token that the scan applies itself: [R] f32 in the blob.
+struct TokenVector {
+  Scale scale;
+  enum Decay { None, Grow, GrowBefore, Shrink } decay = None; ///< 2^G(i), ...
+  bool isOne() const { return decay == None && scale.isOne(); }
+  bool operator==(const TokenVector &) const = default;
+};
+
+/// With `vector`, the tile is the raw input, and the factor is applied to the
+/// product (reads) or to the block (keys).
 struct ReadTile {
   Rows x;
   Scale scale;
+  std::optional<unsigned> vector = std::nullopt;
+  bool isRaw() const { return vector.has_value(); }
   bool operator==(const ReadTile &) const = default;
 };
 struct KeyTile {
   Rows k;
   Scale scale;
+  std::optional<unsigned> vector = std::nullopt;
+  bool isRaw() const { return vector.has_value(); }
   bool operator==(const KeyTile &) const = default;
 };
 /// M_ij of rows x and y; `strict` unless x looks after its own token's write.
@@ -122,6 +145,7 @@ struct Graph {
   bool bounded = false; ///< 16 steps of it fit one exponent.
 
   llvm::SmallVector<Scores> scores;
+  llvm::SmallVector<TokenVector> vectors;
   llvm::SmallVector<ReadTile> readTiles;
   llvm::SmallVector<ScoreTile> scoreTiles;
   llvm::SmallVector<SolveTile> solveTiles;

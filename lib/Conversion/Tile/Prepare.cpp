@@ -22,7 +22,9 @@
 //
 // A pass over the strips of 16 columns keeps little in registers. The first
 // pass has the gates and the sums per block, whose exchange is the kernel's one
-// exchange between warps; the second makes every tile and the diagonal.
+// exchange between warps; the second makes every tile and the diagonal, from
+// the gates that the first kept or, where it needs the registers, from new
+// ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,11 +57,20 @@ private:
   void fetchInputs();
   void channelSums();
   void tables();
-  void diagonalByHalves();
+  static constexpr int64_t kHalves[] = {8, 4, 2, 1};
+  void halves(Value a, Value strip, MutableArrayRef<Value> sums);
+  void joinHalves(ArrayRef<Value> sums);
+  Value decayStrip(Value strip);
   void tiles();
   void scores();
   void storedBlocks();
-  Value decayOf(Moment moment, Value strip);
+  void vectors();
+  Value rowScale(const Scale &scale);
+  Value decayOf(Moment moment, Value a);
+  /// Products read the rows from the input's tile, as they are.
+  bool direct(const Rows &r) const {
+    return r.raw && graph.decay != Graph::Decay::Channel;
+  }
   Value diagonal(const Scores &s, Value acc);
 
   TileBuilder &b;
@@ -79,7 +90,13 @@ private:
   SmallVector<Value> yTiles;      ///< Shared, by yRows.
   SmallVector<Value> diagonals;   ///< [R, 16] by scores.
   SmallVector<Value> readTiles, keyTiles;
+  SmallVector<std::pair<Scale, Value>, 2> rowScales;
 };
+
+Scale both(Scale a, const Scale &b) {
+  a.multiply(b);
+  return a;
+}
 
 template <typename T>
 unsigned position(const SmallVector<T> &list, const T &item) {
@@ -139,7 +156,12 @@ void Prepare::fetchInputs() {
     Value tile = b.alloc(b.shared(R, columns));
     tile::FetchOp::create(b, name, tile);
     inputs[name] = tile;
-    if (columns == K)
+    // A tile that products read as it is stays as it is.
+    bool raw = llvm::any_of(graph.scores, [&, name = name](const Scores &s) {
+      return (direct(s.x) && graph.arguments[*s.x.raw].name == name) ||
+             (direct(s.y) && graph.arguments[*s.y.raw].name == name);
+    });
+    if (columns == K && !raw)
       free.push_back(tile);
   }
   tile::ArrivedOp::create(b);
@@ -150,6 +172,10 @@ void Prepare::fetchInputs() {
     maths->scaleColumn(t.scale);
   for (const KeyTile &t : graph.keyTiles)
     maths->scaleColumn(t.scale);
+  for (const Scores &s : graph.scores) {
+    maths->scaleColumn(s.x.scale);
+    maths->scaleColumn(s.y.scale);
+  }
 }
 
 /// The log decay of each row, in base 2; a factor of 0 becomes 2^-1000.
@@ -161,21 +187,33 @@ static Value toBase2(TileBuilder &b, Value decay, bool linear) {
   return arith::MaximumFOp::create(b, log, b.constant(-1000, type));
 }
 
+/// The base-2 log decay of a strip: from registers, or made again.
+Value Prepare::decayStrip(Value strip) {
+  if (logDecay)
+    return tile::StripOp::create(b, b.tensor({R, 16}), logDecay, strip);
+  Value a = toBase2(b, maths->vector(graph.logDecay, strip), graph.linear);
+  return tile::ValidOp::create(b, a.getType(), a, b.getF32FloatAttr(0));
+}
+
 void Prepare::channelSums() {
   sums = b.alloc(b.shared(blocks, K, /*half=*/false));
-  logDecay = strips(K, {}, [&](Value strip, Strips &s) {
-    Value a = toBase2(b, maths->vector(graph.logDecay, strip), graph.linear);
-    a = tile::ValidOp::create(b, a.getType(), a, b.getF32FloatAttr(0));
+  SmallVector<Value> kept = strips(K, {}, [&](Value strip, Strips &s) {
+    Value a = decayStrip(strip);
     tile::BlockSumOp::create(b, a, sums, strip);
-    s.pieces.push_back(a);
-  })[0];
+    // The sums of halves need the registers that the decays would stay in.
+    if (graph.bounded)
+      s.pieces.push_back(a);
+  });
+  if (!kept.empty())
+    logDecay = kept[0];
   tile::BarrierOp::create(b);
 }
 
 void Prepare::tables() {
   RankedTensorType row = b.tensor({K});
   auto store = [&](Value v, Value tile, int64_t r) {
-    tile::StoreOp::create(b, v, tile, Value(), false, b.getI64IntegerAttr(r));
+    tile::StoreOp::create(b, v, tile, Value(), false, false,
+                          b.getI64IntegerAttr(r));
   };
   SmallVector<Value> f;
   for (int64_t i = 0; i < blocks; ++i)
@@ -188,7 +226,7 @@ void Prepare::tables() {
     store(b.exp2(sum), before, i);
     sum = b.add(sum, f[i]);
   }
-  tile::ExportVectorOp::create(b, b.exp2(sum), blob.decay);
+  tile::ExportVectorOp::create(b, b.exp2(sum), false, blob.decay);
   sum = b.constant(0, row);
   for (int64_t i = blocks; i-- > 0;) {
     store(b.exp2(sum), after, i);
@@ -207,63 +245,66 @@ void Prepare::tables() {
   tile::BarrierOp::create(b);
 }
 
-/// Adds the diagonal blocks of every score from what halves of groups see.
-void Prepare::diagonalByHalves() {
-  diagonals.assign(graph.scores.size(), b.constant(0, b.tensor({R, 16})));
-  for (int64_t half : {8, 4, 2, 1, 0}) {
-    SmallVector<Value> init(graph.scores.size(),
-                            b.constant(0, b.tensor({R, 16})));
-    SmallVector<Value> parts = strips(K, init, [&](Value strip, Strips &s) {
-      Value upper, lower, upperBefore;
-      if (half) {
-        Value a = tile::StripOp::create(b, b.tensor({R, 16}), logDecay, strip);
-        Value e = b.exp2(tile::CumsumOp::create(
-            b, a.getType(), a, b.getI64IntegerAttr(half), false));
-        upper = lower = e;
-        // A row that looks before its decay lacks its own.
-        if (llvm::any_of(xRows,
-                         [](Rows r) { return r.moment == Moment::Before; }))
-          upperBefore = b.exp2(tile::CumsumOp::create(
-              b, a.getType(), a, b.getI64IntegerAttr(half), true));
-      }
-      SmallVector<Value> x, y;
-      for (Rows r : xRows) {
-        Value v = maths->vector(r.value, strip);
-        if (half)
-          v = tile::HalfOp::create(
-              b, v.getType(),
-              b.mul(v, r.moment == Moment::Before ? upperBefore : upper), half,
-              true);
-        x.push_back(b.narrow(v));
-      }
-      for (Rows r : yRows) {
-        Value v = maths->vector(r.value, strip);
-        if (half)
-          v = tile::HalfOp::create(b, v.getType(), b.mul(v, lower), half,
-                                   false);
-        y.push_back(b.narrow(v));
-      }
-      for (auto [i, score] : llvm::enumerate(graph.scores)) {
-        bool wanted = half || !score.strict();
-        if (wanted)
-          s.carried[i] = tile::DotDiagOp::create(
-              b, s.carried[i].getType(), x[position(xRows, score.x)],
-              y[position(yRows, score.y)], s.carried[i]);
-      }
-    });
-    for (auto [i, score] : llvm::enumerate(graph.scores)) {
-      if (!half && score.strict())
-        continue;
-      Value masked = tile::MaskOp::create(b, parts[i].getType(), parts[i],
-                                          false, b.getI64IntegerAttr(half));
-      diagonals[i] = b.add(diagonals[i], masked);
+/// One strip of the products that halves of groups contribute to the diagonal:
+/// for each half and score, then the rows that meet themselves.
+void Prepare::halves(Value a, Value strip, MutableArrayRef<Value> sums) {
+  const RankedTensorType block = b.tensor({R, 16});
+  const bool looksBefore = llvm::any_of(
+      xRows, [](const Rows &r) { return r.moment == Moment::Before; });
+  unsigned next = 0;
+  for (int64_t half : kHalves) {
+    auto decay = [&](bool exclusive, bool upper) {
+      Value e = b.exp2(tile::CumsumOp::create(
+          b, block, a, b.getI64IntegerAttr(half), exclusive));
+      return Value(tile::HalfOp::create(b, block, e, half, upper));
+    };
+    Value lower = decay(false, false), upper = decay(false, true);
+    // A row that looks before its decay lacks its own.
+    Value upperBefore = looksBefore ? decay(true, true) : Value();
+    SmallVector<Value> x, y;
+    for (const Rows &r : xRows)
+      x.push_back(
+          b.narrow(b.mul(maths->vector(r, strip),
+                         r.moment == Moment::Before ? upperBefore : upper)));
+    for (const Rows &r : yRows)
+      y.push_back(b.narrow(b.mul(maths->vector(r, strip), lower)));
+    for (const Scores &score : graph.scores) {
+      sums[next] =
+          tile::DotDiagOp::create(b, block, x[position(xRows, score.x)],
+                                  y[position(yRows, score.y)], sums[next]);
+      ++next;
     }
   }
+  for (const Scores &score : graph.scores)
+    if (!score.strict()) {
+      sums[next] = b.add(sums[next], b.mul(maths->vector(score.x, strip),
+                                           maths->vector(score.y, strip)));
+      ++next;
+    }
 }
 
-/// 2^c of the strip's rows at a moment.
-Value Prepare::decayOf(Moment moment, Value strip) {
-  Value a = tile::StripOp::create(b, b.tensor({R, 16}), logDecay, strip);
+/// The diagonal blocks from those sums.
+void Prepare::joinHalves(ArrayRef<Value> sums) {
+  const RankedTensorType block = b.tensor({R, 16});
+  diagonals.assign(graph.scores.size(), b.constant(0, block));
+  unsigned next = 0;
+  auto join = [&](unsigned i, Value sum, int64_t half) {
+    Value part =
+        tile::MaskOp::create(b, block, sum, false, b.getI64IntegerAttr(half));
+    diagonals[i] = b.add(diagonals[i], part);
+  };
+  for (int64_t half : kHalves)
+    for (size_t i = 0; i < graph.scores.size(); ++i)
+      join(i, sums[next++], half);
+  for (auto [i, score] : llvm::enumerate(graph.scores))
+    if (!score.strict()) {
+      Value row = tile::ReduceOp::create(b, b.tensor({R}), sums[next++]);
+      join(i, tile::BroadcastOp::create(b, block, row, /*rows=*/false), 0);
+    }
+}
+
+/// c of the strip's rows at a moment, from their log decays.
+Value Prepare::decayOf(Moment moment, Value a) {
   return tile::CumsumOp::create(b, a.getType(), a, IntegerAttr(),
                                 moment == Moment::Before);
 }
@@ -271,22 +312,23 @@ Value Prepare::decayOf(Moment moment, Value strip) {
 void Prepare::tiles() {
   const bool channel = graph.decay == Graph::Decay::Channel;
   const bool scalar = graph.decay == Graph::Decay::Scalar;
-  const bool factored = !channel || graph.bounded;
   // Where tiles go: over inputs that this very strip has just been read from.
   auto take = [&]() {
     if (free.empty())
       return b.alloc(b.shared(R, K));
     return free.pop_back_val();
   };
-  for (size_t i = 0; i < graph.readTiles.size(); ++i)
-    readTiles.push_back(take());
-  for (size_t i = 0; i < graph.keyTiles.size(); ++i)
-    keyTiles.push_back(blob.sharedWith[i] >= 0 ? Value() : take());
+  for (const ReadTile &t : graph.readTiles)
+    readTiles.push_back(t.isRaw() ? Value() : take());
+  for (auto [i, t] : llvm::enumerate(graph.keyTiles))
+    keyTiles.push_back(t.isRaw() || blob.sharedWith[i] >= 0 ? Value() : take());
   // Rows y as they meet other blocks. Without a decay, or where a scalar one is
   // applied to the scores, they may be a tile that is there anyway.
   for (Rows y : yRows) {
     Value tile;
-    if (graph.decay == Graph::Decay::None)
+    if (direct(y))
+      tile = inputs.lookup(graph.arguments[*y.raw].name);
+    else if (graph.decay == Graph::Decay::None)
       for (auto [i, key] : llvm::enumerate(graph.keyTiles))
         if (key.k.value == y.value && key.scale.isOne())
           tile = blob.sharedWith[i] >= 0 ? readTiles[blob.sharedWith[i]]
@@ -295,13 +337,20 @@ void Prepare::tiles() {
   }
 
   SmallVector<Value> init;
-  if (channel && graph.bounded)
+  const bool byHalves = channel && !graph.bounded;
+  if (channel)
     init.assign(graph.scores.size(), b.constant(0, b.tensor({R, 16})));
+  if (byHalves) {
+    size_t inclusive = llvm::count_if(
+        graph.scores, [](const Scores &s) { return !s.strict(); });
+    init.assign(graph.scores.size() * std::size(kHalves) + inclusive,
+                b.constant(0, b.tensor({R, 16})));
+  }
   SmallVector<Value> readScales, keyScales;
   for (const ReadTile &t : graph.readTiles)
-    readScales.push_back(maths->scaleColumn(t.scale));
+    readScales.push_back(maths->scaleColumn(both(t.scale, t.x.scale)));
   for (const KeyTile &t : graph.keyTiles)
-    keyScales.push_back(maths->scaleColumn(t.scale));
+    keyScales.push_back(maths->scaleColumn(both(t.scale, t.k.scale)));
   // A scalar decay: 2^G(i) and 2^(G_C - G(j)) are columns.
   Value whole, rest, wholeBefore;
   if (scalar) {
@@ -315,7 +364,12 @@ void Prepare::tiles() {
     rest = b.exp2(b.sub(end, g));
   }
 
-  SmallVector<Value> out = strips(K, init, [&](Value strip, Strips &s) {
+  auto isRaw = [&](const Rows &r) { return direct(r); };
+  auto isSet = [](Value v) { return bool(v); };
+  const bool work =
+      !llvm::all_of(xRows, isRaw) || !llvm::all_of(yRows, isRaw) ||
+      llvm::any_of(readTiles, isSet) || llvm::any_of(keyTiles, isSet);
+  auto body = [&](Value strip, Strips &s) {
     RankedTensorType type = b.tensor({R, 16});
     auto table = [&](Value tile) {
       return Value(tile::LoadOp::create(b, type, tile, strip, false,
@@ -324,29 +378,38 @@ void Prepare::tiles() {
     // Evaluate everything before anything is overwritten.
     Value c, grow, growBefore, shrink, tail, p, q;
     if (channel) {
-      c = decayOf(Moment::After, strip);
+      Value a = decayStrip(strip);
+      c = decayOf(Moment::After, a);
       grow = b.exp2(c);
       if (llvm::any_of(graph.readTiles, [](const ReadTile &t) {
             return t.x.moment == Moment::Before;
           }))
-        growBefore = b.exp2(decayOf(Moment::Before, strip));
+        growBefore = b.exp2(decayOf(Moment::Before, a));
       tail = b.exp2(b.sub(table(sums), c));
-      if (factored && !graph.scores.empty())
+      if (!byHalves && !graph.scores.empty())
         shrink = b.exp2(arith::NegFOp::create(b, c));
       p = table(before);
       q = table(after);
+      if (byHalves)
+        halves(a, strip, s.carried);
     }
     auto decayed = [&](Rows r) {
-      Value v = maths->vector(r.value, strip);
+      Value v = maths->vector(r, strip);
       return channel ? b.mul(v, r.moment == Moment::Before ? growBefore : grow)
                      : v;
     };
-    SmallVector<Value> x, stores;
-    for (Rows r : xRows) {
-      x.push_back(b.narrow(decayed(r)));
-      s.pieces.push_back(x.back());
+    SmallVector<Value> x(xRows.size()), stores;
+    for (auto [i, r] : llvm::enumerate(xRows)) {
+      if (direct(r))
+        continue;
+      x[i] = b.narrow(decayed(r));
+      s.pieces.push_back(x[i]);
     }
     for (auto [t, scale] : llvm::zip(graph.readTiles, readScales)) {
+      if (t.isRaw()) {
+        stores.push_back(Value());
+        continue;
+      }
       Value v = decayed(t.x);
       if (channel)
         v = b.mul(v, p);
@@ -359,7 +422,7 @@ void Prepare::tiles() {
         stores.push_back(Value());
         continue;
       }
-      Value v = maths->vector(t.k.value, strip);
+      Value v = maths->vector(t.k, strip);
       if (channel)
         v = b.mul(b.mul(v, tail), q);
       if (scalar)
@@ -368,36 +431,87 @@ void Prepare::tiles() {
     }
     SmallVector<Value> y;
     for (Rows r : yRows) {
-      Value v = maths->vector(r.value, strip);
+      if (direct(r)) {
+        y.push_back(Value());
+        continue;
+      }
+      Value v = maths->vector(r, strip);
       y.push_back(b.narrow(channel ? b.mul(v, tail) : v));
     }
-    if (!init.empty()) {
+    if (!init.empty() && !byHalves) {
       SmallVector<Value> near;
       for (Rows r : yRows)
-        near.push_back(b.narrow(b.mul(maths->vector(r.value, strip), shrink)));
+        near.push_back(b.narrow(b.mul(maths->vector(r, strip), shrink)));
       for (auto [i, score] : llvm::enumerate(graph.scores))
         s.carried[i] = tile::DotDiagOp::create(
             b, s.carried[i].getType(), x[position(xRows, score.x)],
             near[position(yRows, score.y)], s.carried[i]);
     }
     size_t next = 0;
-    for (Value tile : readTiles)
-      b.store(stores[next++], tile, strip);
-    for (Value tile : keyTiles) {
-      if (tile)
-        b.store(stores[next], tile, strip);
-      ++next;
-    }
+    for (ArrayRef<Value> tiles : {ArrayRef(readTiles), ArrayRef(keyTiles)})
+      for (Value tile : tiles) {
+        if (tile)
+          b.store(stores[next], tile, strip);
+        ++next;
+      }
     for (auto [value, tile] : llvm::zip(y, yTiles))
-      if (!llvm::is_contained(readTiles, tile) &&
+      if (value && !llvm::is_contained(readTiles, tile) &&
           !llvm::is_contained(keyTiles, tile))
         b.store(value, tile, strip);
-  });
-  if (!init.empty())
+  };
+  SmallVector<Value> out;
+  if (work)
+    out = strips(K, init, body);
+  if (byHalves)
+    joinHalves(ArrayRef(out).take_front(init.size()));
+  else if (!init.empty())
     for (auto [i, score] : llvm::enumerate(graph.scores))
       diagonals.push_back(tile::MaskOp::create(b, out[i].getType(), out[i],
                                                !score.strict(), IntegerAttr()));
-  xs.assign(out.begin() + init.size(), out.end());
+  size_t piece = init.size();
+  for (Rows r : xRows)
+    xs.push_back(direct(r) ? b.load(inputs.lookup(graph.arguments[*r.raw].name),
+                                    b.tensor({R, K}, true))
+                           : out[piece++]);
+}
+
+/// A scale where every thread can read all of it; stored on first use, which
+/// must come before a barrier.
+Value Prepare::rowScale(const Scale &scale) {
+  for (auto &[known, tile] : rowScales)
+    if (known == scale)
+      return tile;
+  Value column = maths->scaleColumn(scale);
+  if (!column || column.getType().isF32())
+    return Value();
+  Value tile = b.alloc(b.shared(1, R, /*half=*/false));
+  tile::StoreOp::create(b, column, tile, Value(), false, /*tokens=*/true,
+                        b.getI64IntegerAttr(0));
+  rowScales.push_back({scale, tile});
+  return tile;
+}
+
+/// What the scan multiplies rows of products and blocks with.
+void Prepare::vectors() {
+  RankedTensorType column = b.tensor({R});
+  for (auto [i, v] : llvm::enumerate(graph.vectors)) {
+    if (v.isOne())
+      continue;
+    Value out = maths->scaleColumn(v.scale);
+    if (v.decay != TokenVector::None) {
+      Value g = b.load(cumulated, column);
+      if (v.decay == TokenVector::GrowBefore)
+        g = b.sub(g, logDecay);
+      if (v.decay == TokenVector::Shrink)
+        g = b.sub(b.fit(tile::ElementOp::create(b, b.getF32Type(), cumulated,
+                                                uint64_t(0), uint64_t(R - 1)),
+                        column),
+                  g);
+      out = out ? b.mul(out, b.exp2(g)) : b.exp2(g);
+    }
+    out = b.fit(out ? out : b.constant(1, b.getF32Type()), column);
+    tile::ExportVectorOp::create(b, out, /*tokens=*/true, blob.vectors[i]);
+  }
 }
 
 void Prepare::scores() {
@@ -441,14 +555,24 @@ void Prepare::scores() {
     }
     matrices[i] = m;
   }
+  // Rows that were read raw bring their scale here, in fp32. Along the columns
+  // a scale was left in shared memory before the barrier.
   auto byColumn = [&](Value m, const Scale &scale, bool alongRows) {
     Value s = maths->scaleColumn(scale);
     if (!s)
       return m;
     if (s.getType().isF32())
       return b.mul(m, s);
+    if (alongRows)
+      s = b.load(rowScale(scale), b.tensor({R}));
     return b.mul(m, Value(tile::BroadcastOp::create(b, square, s, alongRows)));
   };
+  for (auto [i, score] : llvm::enumerate(graph.scores)) {
+    if (score.x.raw)
+      matrices[i] = byColumn(matrices[i], score.x.scale, false);
+    if (score.y.raw)
+      matrices[i] = byColumn(matrices[i], score.y.scale, true);
+  }
   for (auto [i, t] : llvm::enumerate(graph.scoreTiles)) {
     Value m = byColumn(matrices[t.scores], t.rows, false);
     m = byColumn(m, t.columns, true);
@@ -467,7 +591,8 @@ void Prepare::scores() {
     tile::SharedType type = b.shared(R, R);
     auto place = [&](int64_t number) -> Value {
       Value bytes = yTiles.front();
-      bool own = !llvm::is_contained(readTiles, bytes) &&
+      bool own = !direct(yRows.front()) &&
+                 !llvm::is_contained(readTiles, bytes) &&
                  !llvm::is_contained(keyTiles, bytes);
       int64_t size = cast<tile::SharedType>(bytes.getType()).bytes();
       if (own && i == 0 && (number + 1) * type.bytes() <= size)
@@ -510,8 +635,6 @@ void Prepare::build() {
   if (graph.decay == Graph::Decay::Channel) {
     channelSums();
     tables();
-    if (!graph.bounded)
-      diagonalByHalves();
   } else if (graph.decay == Graph::Decay::Scalar) {
     Value a = b.fit(maths->scalar(graph.logDecay), b.tensor({R}));
     logDecay = toBase2(b, a, graph.linear);
@@ -521,13 +644,20 @@ void Prepare::build() {
     tile::CumulateOp::create(b, logDecay, cumulated);
     Value last = tile::ElementOp::create(b, b.getF32Type(), cumulated,
                                          uint64_t(0), uint64_t(R - 1));
-    tile::ExportVectorOp::create(b, b.fit(b.exp2(last), b.tensor({K})),
+    tile::ExportVectorOp::create(b, b.fit(b.exp2(last), b.tensor({K})), false,
                                  blob.decay);
   }
   tiles();
+  for (const Scores &score : graph.scores)
+    if (score.y.raw)
+      rowScale(score.y.scale);
+  for (const ScoreTile &tile : graph.scoreTiles)
+    rowScale(tile.columns);
   tile::BarrierOp::create(b);
+  vectors();
   for (auto [i, tile] : llvm::enumerate(readTiles))
-    tile::ExportOp::create(b, tile, blob.reads[i]);
+    if (tile)
+      tile::ExportOp::create(b, tile, blob.reads[i]);
   for (auto [i, tile] : llvm::enumerate(keyTiles))
     if (tile)
       tile::ExportOp::create(b, tile, blob.keys[i]);
@@ -541,6 +671,13 @@ void plum::totile::buildPrepare(ModuleOp module, const Graph &graph,
   b.setInsertionPointToEnd(module.getBody());
   tile::KernelOp kernel =
       makeKernel(b, graph, "prepare", graph.chunk / 16, blob);
+  // 128 threads have 168 registers each in three CTAs, and 255 in two, which
+  // decays per channel need: they stay in registers from pass to pass.
+  const int64_t teams = std::max<int64_t>(8 / (graph.chunk / 16), 1);
+  kernel->setAttr(tile::kResidentAttr,
+                  b.getI64IntegerAttr(graph.decay == Graph::Decay::Channel
+                                          ? teams
+                                          : teams * 3 / 2));
   b.setInsertionPointToStart(&kernel.getBody().front());
   Prepare(b, graph, blob).build();
 }

@@ -83,7 +83,7 @@ Value TileBuilder::load(Value tile, RankedTensorType type, Value strip) {
                               IntegerAttr());
 }
 void TileBuilder::store(Value value, Value tile, Value strip) {
-  tile::StoreOp::create(*this, value, tile, strip, false, IntegerAttr());
+  tile::StoreOp::create(*this, value, tile, strip, false, false, IntegerAttr());
 }
 
 //===----------------------------------------------------------------------===//
@@ -264,6 +264,19 @@ Value RowMaths::vector(Value value, Value strip) {
     out = elementwise(value.getDefiningOp(), type, strip);
   }
   return vectors[value] = out;
+}
+
+Value RowMaths::vector(const Rows &row, Value strip) {
+  if (!row.raw)
+    return vector(row.value, strip);
+  // The extension of a map's argument: any value of the map that is it would
+  // do, so it is known under the argument's name.
+  const Argument &argument = graph.arguments[*row.raw];
+  Value &known = raws[argument.name];
+  if (!known)
+    known = b.widen(
+        b.load(tiles.lookup(argument.name), b.tensor({rows, 16}, true), strip));
+  return known;
 }
 
 Value RowMaths::scalar(Value value) {

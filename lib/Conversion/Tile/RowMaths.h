@@ -57,11 +57,16 @@ public:
   void prepareReductions(llvm::ArrayRef<Value> values);
   /// [R, 16] of a vector, inside the strips region whose index is `strip`.
   Value vector(Value value, Value strip);
+  /// Rows without the factors that Rows::scale has.
+  Value vector(const Rows &rows, Value strip);
   /// [R], or f32 where it is the same for all tokens. Made at the current
   /// place.
   Value scalar(Value value);
   /// Forget vectors: a new strips region begins.
-  void newStrips() { vectors.clear(); }
+  void newStrips() {
+    vectors.clear();
+    raws.clear();
+  }
   /// Applies a scale to [R, 16], or to a column.
   Value scaled(Value rows, const Scale &scale);
   /// The scale as a column [R] or a number; null when it is 1.
@@ -78,6 +83,7 @@ private:
   int64_t rows;
   llvm::StringMap<Value> tiles;
   llvm::DenseMap<Value, Value> scalars, vectors;
+  llvm::StringMap<Value> raws;
 };
 
 /// Does a row of zeros in every input give zero? Then rows past the end of a

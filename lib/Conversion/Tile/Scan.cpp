@@ -41,13 +41,26 @@ private:
     SmallVector<Type> types;
     unsigned add(TileBuilder &b, tile::SharedType type, int64_t offset,
                  bool sliced);
-    unsigned addRows(TileBuilder &b, tile::SharedType type, StringRef input);
+    unsigned addRows(TileBuilder &b, tile::SharedType type, StringRef input,
+                     bool sliced);
   };
   void makeRings();
   /// A block as a left operand: bf16 [slice, R].
   Value operand(unsigned block);
-  Value sum(const Sum &s, Value state);
-  Value addReads(const Sum &s, Value state, Value onto);
+  /// The reads of a sum: products that add up, and those of raw inputs, each
+  /// of which has its rows' factors still to come.
+  struct Reads {
+    Value total;
+    SmallVector<std::pair<Value, unsigned>> raw;
+  };
+  Reads reads(const Sum &s, Value state);
+  /// All of it, with the factors; null where there is nothing.
+  Value total(const Reads &reads, Value onto);
+  /// Rows (tokens, which are columns here) times their factors, from the parts
+  /// of this chunk or of the one before.
+  Value scaled(Value rows, unsigned vector, ArrayRef<Value> parts);
+  /// A block as it meets a key tile.
+  Value keyOperand(unsigned key, unsigned block, ArrayRef<Value> solved);
   Value dot(Value a, Value tile, Value onto, bool transposed);
   bool deferred(unsigned block) const {
     return graph.blocks[block].kind == RowBlock::Solve;
@@ -64,7 +77,9 @@ private:
 
   Ring first, second; ///< What a chunk needs at its start, and what later.
   SmallVector<unsigned> readPart, solvePart, scorePart, keyPart, storedPart;
-  DenseMap<unsigned, unsigned> inputPart; ///< Argument to part of `first`.
+  SmallVector<unsigned> vectorPart;
+  DenseMap<unsigned, unsigned> inputPart; ///< Argument to part of `first`:
+  DenseMap<unsigned, unsigned> wholePart; ///< its slice, or whole rows.
   std::optional<unsigned> decayPart;
   SmallVector<bool> keyInFirst;
   SmallVector<Value> a, c, cBefore; ///< Parts of the two rings.
@@ -82,20 +97,29 @@ unsigned Scan::Ring::add(TileBuilder &b, tile::SharedType type, int64_t offset,
   return parts.size() - 1;
 }
 unsigned Scan::Ring::addRows(TileBuilder &b, tile::SharedType type,
-                             StringRef input) {
+                             StringRef input, bool sliced) {
   parts.push_back(tile::PartAttr::get(b.getContext(), type, -1,
-                                      b.getStringAttr(input), false));
+                                      b.getStringAttr(input), sliced));
   types.push_back(type);
   return parts.size() - 1;
 }
 
 void Scan::makeRings() {
-  for (int64_t offset : blob.reads)
-    readPart.push_back(first.add(b, b.shared(R, graph.K), offset, false));
+  auto whole = [&](unsigned argument) {
+    auto [it, isNew] = wholePart.insert({argument, 0});
+    if (isNew)
+      it->second = first.addRows(b, b.shared(R, graph.K),
+                                 graph.arguments[argument].name, false);
+    return it->second;
+  };
+  for (auto [read, offset] : llvm::zip(graph.readTiles, blob.reads))
+    readPart.push_back(read.isRaw()
+                           ? whole(*read.x.raw)
+                           : first.add(b, b.shared(R, graph.K), offset, false));
   auto input = [&](unsigned argument) {
     if (!inputPart.contains(argument))
-      inputPart[argument] =
-          first.addRows(b, b.shared(R, slice), graph.arguments[argument].name);
+      inputPart[argument] = first.addRows(b, b.shared(R, slice),
+                                          graph.arguments[argument].name, true);
   };
   for (const RowBlock &block : graph.blocks)
     if (block.kind == RowBlock::Input)
@@ -112,8 +136,10 @@ void Scan::makeRings() {
             ? first.add(b, b.shared(R, slice), blob.stored[i], true)
             : 0);
   for (auto [i, offset] : llvm::enumerate(blob.keys)) {
-    keyInFirst.push_back(blob.sharedWith[i] >= 0);
-    keyPart.push_back(keyInFirst.back()
+    const KeyTile &key = graph.keyTiles[i];
+    keyInFirst.push_back(key.isRaw() || blob.sharedWith[i] >= 0);
+    keyPart.push_back(key.isRaw() ? whole(*key.k.raw)
+                      : keyInFirst.back()
                           ? readPart[blob.sharedWith[i]]
                           : second.add(b, b.shared(R, graph.K), offset, false));
   }
@@ -121,6 +147,9 @@ void Scan::makeRings() {
     solvePart.push_back(second.add(b, b.shared(R, R), offset, false));
   for (int64_t offset : blob.scores)
     scorePart.push_back(second.add(b, b.shared(R, R), offset, false));
+  for (int64_t offset : blob.vectors)
+    vectorPart.push_back(
+        offset < 0 ? 0 : second.add(b, b.shared(1, R, false), offset, false));
   if (blob.decay >= 0)
     decayPart =
         second.add(b, b.shared(1, graph.K, /*half=*/false), blob.decay, false);
@@ -168,23 +197,48 @@ Value Scan::operand(unsigned block) {
   return fragments[block] = rows;
 }
 
-Value Scan::addReads(const Sum &s, Value state, Value onto) {
-  for (unsigned read : s.reads)
-    onto = dot(state, a[readPart[read]], onto, false);
-  return onto;
+Scan::Reads Scan::reads(const Sum &s, Value state) {
+  Reads out;
+  for (unsigned read : s.reads) {
+    const ReadTile &tile = graph.readTiles[read];
+    Value part = a[readPart[read]];
+    if (tile.isRaw() && !graph.vectors[*tile.vector].isOne())
+      out.raw.push_back({dot(state, part, Value(), false), *tile.vector});
+    else
+      out.total = dot(state, part, out.total, false);
+  }
+  return out;
 }
 
-/// base +- reads + products, in f32.
-Value Scan::sum(const Sum &s, Value state) {
-  Value total = addReads(s, state, Value());
-  for (auto [tile, block] : s.products)
-    total = dot(operand(block), c[scorePart[tile]], total, false);
-  if (!s.base)
-    return total;
-  Value base = b.widen(operand(*s.base));
-  if (!total)
-    return base;
-  return s.negateReads ? b.sub(base, total) : b.add(base, total);
+Value Scan::scaled(Value rows, unsigned vector, ArrayRef<Value> parts) {
+  if (graph.vectors[vector].isOne())
+    return rows;
+  Value row =
+      tile::LoadOp::create(b, b.tensor({R}), parts[vectorPart[vector]], Value(),
+                           false, false, b.getI64IntegerAttr(0));
+  return b.mul(rows, Value(tile::BroadcastOp::create(b, b.tensor({slice, R}),
+                                                     row, true)));
+}
+
+Value Scan::total(const Reads &reads, Value onto) {
+  Value out = reads.total;
+  if (onto)
+    out = out ? b.add(out, onto) : onto;
+  for (auto [product, vector] : reads.raw) {
+    Value rows = scaled(product, vector, c);
+    out = out ? b.add(rows, out) : rows;
+  }
+  return out;
+}
+
+Value Scan::keyOperand(unsigned key, unsigned block, ArrayRef<Value> solved) {
+  const KeyTile &tile = graph.keyTiles[key];
+  if (!tile.isRaw() || graph.vectors[*tile.vector].isOne())
+    return operand(block);
+  const RowBlock &row = graph.blocks[block];
+  Value rows =
+      row.kind == RowBlock::Solve ? solved[row.index] : b.widen(operand(block));
+  return b.narrow(scaled(rows, *tile.vector, c));
 }
 
 /// Output maths on transposed rows: elementwise, with V along the rows.
@@ -300,6 +354,24 @@ void Scan::build() {
     const Sum &s = graph.reads[i];
     return s.base || !s.reads.empty() || !s.products.empty();
   };
+  // A sum that waits anyway gets its factors then, too: one less matrix in
+  // registers while the state is carried.
+  auto lateFactor = [&](unsigned i) -> std::optional<unsigned> {
+    const Sum &s = graph.reads[i];
+    if (!defer || s.reads.size() != 1 ||
+        !llvm::all_of(s.products, [&](auto p) { return deferred(p.second); }))
+      return std::nullopt;
+    return graph.readTiles[s.reads[0]].vector;
+  };
+  /// Accumulators must not be computed with while products are under way, so
+  /// the factors come before this chunk's first.
+  auto withFactors = [&](ValueRange outs) {
+    SmallVector<Value> sums(outs.begin(), outs.end());
+    for (auto [i, sum] : llvm::enumerate(sums))
+      if (auto vector = lateFactor(i))
+        sum = scaled(sum, *vector, cBefore);
+    return sums;
+  };
   /// Adds what was put off to the sums of the chunk before.
   auto finish = [&](ValueRange outs, ValueRange blocks) {
     SmallVector<Value> sums;
@@ -337,26 +409,38 @@ void Scan::build() {
       cBefore.assign(op.getResults().begin(), op.getResults().end());
     }
 
+    // With nothing to solve the state's decay has no wait to hide in, and must
+    // not touch the accumulators while a product that read them is under way.
+    Value next;
+    if (graph.solves.empty())
+      next = carryState(state);
+
+    SmallVector<Value> before;
+    if (defer)
+      before = withFactors(body.getArguments().slice(1, graph.reads.size()));
+
     // The chain up to the first solve's reads, then what was put off.
     SmallVector<Value> rights(graph.solves.size());
+    Reads firstReads;
     if (!graph.solves.empty())
-      rights[0] = addReads(graph.solves[0].right, packed, Value());
-    SmallVector<Value> outs, before;
+      firstReads = reads(graph.solves[0].right, packed);
+    SmallVector<Value> outs;
     if (defer)
-      before = finish(body.getArguments().slice(1, graph.reads.size()),
+      before = finish(before,
                       body.getArguments().drop_front(1 + graph.reads.size()));
     for (auto [i, solve] : llvm::enumerate(graph.solves)) {
       const Sum &s = solve.right;
-      Value total = i ? addReads(s, packed, Value()) : rights[0];
+      Reads mine = i ? reads(s, packed) : firstReads;
       for (auto [tile, block] : s.products)
-        total = dot(operand(block), c[scorePart[tile]], total, false);
+        mine.total = dot(operand(block), c[scorePart[tile]], mine.total, false);
+      Value right = total(mine, Value());
       if (s.base) {
         Value base = b.widen(operand(*s.base));
-        total = !total          ? base
-                : s.negateReads ? b.sub(base, total)
-                                : b.add(base, total);
+        right = !right          ? base
+                : s.negateReads ? b.sub(base, right)
+                                : b.add(base, right);
       }
-      Value u = dot(b.narrow(total), c[solvePart[solve.tile]], Value(),
+      Value u = dot(b.narrow(right), c[solvePart[solve.tile]], Value(),
                     /*transposed=*/true);
       rights[i] = u;
       unsigned block =
@@ -380,18 +464,24 @@ void Scan::build() {
           v = b.narrow(v);
       tile::ReleaseOp::create(b, second.ring, /*previous=*/true);
     }
-    for (auto [i, s] : llvm::enumerate(graph.reads)) {
-      if (!isSum(i)) {
-        outs.push_back(defer ? b.constant(0, outType) : Value());
-        continue;
-      }
-      Value total = addReads(s, packed, Value());
-      for (auto [tile, block] : s.products)
+    SmallVector<Reads> pending(graph.reads.size());
+    auto direct = [&](unsigned i) { // Products that need not wait.
+      for (auto [tile, block] : graph.reads[i].products)
         if (!deferred(block))
-          total = dot(operand(block), c[scorePart[tile]], total, false);
-      outs.push_back(total);
+          outs[i] = dot(operand(block), c[scorePart[tile]], outs[i], false);
+    };
+    for (auto [i, s] : llvm::enumerate(graph.reads)) {
+      outs.push_back(isSum(i) || !defer ? Value() : b.constant(0, outType));
+      if (!isSum(i))
+        continue;
+      pending[i] = reads(s, packed);
+      if (pending[i].raw.empty()) {
+        outs[i] = pending[i].total;
+        direct(i);
+      }
     }
-    Value next = carryState(state);
+    if (!next)
+      next = carryState(state);
     for (auto [i, u] : llvm::enumerate(rights)) {
       unsigned block =
           llvm::find(graph.blocks,
@@ -401,10 +491,16 @@ void Scan::build() {
         fragments[block] = b.narrow(u);
     }
     for (auto [key, block] : graph.carry)
-      next = dot(operand(block),
+      next = dot(keyOperand(key, block, rights),
                  keyInFirst[key] ? a[keyPart[key]] : c[keyPart[key]], next,
                  /*transposed=*/true);
     carried.push_back(next);
+    for (size_t i = 0; i < graph.reads.size(); ++i)
+      if (!pending[i].raw.empty()) {
+        outs[i] = lateFactor(i) ? pending[i].raw[0].first
+                                : total(pending[i], Value());
+        direct(i);
+      }
     if (defer) {
       unsigned at = 0;
       for (const Argument &argument : graph.arguments)
@@ -432,9 +528,10 @@ void Scan::build() {
     b.setInsertionPointToStart(&tail.getBody().emplaceBlock());
     auto op = tile::PreviousOp::create(b, second.types, second.ring);
     cBefore.assign(op.getResults().begin(), op.getResults().end());
-    writeOutputs(finish(chunks.getResults().slice(1, graph.reads.size()),
-                        chunks.getResults().drop_front(1 + graph.reads.size())),
-                 true);
+    writeOutputs(
+        finish(withFactors(chunks.getResults().slice(1, graph.reads.size())),
+               chunks.getResults().drop_front(1 + graph.reads.size())),
+        true);
   }
   tile::StoreStateOp::create(b, chunks.getResult(0), stateArgument->name,
                              /*summary=*/!graph.output);

@@ -114,5 +114,12 @@ std::pair<Graph, BlobLayout> plum::totile::chainOf(const Graph &whole,
   for (int64_t &shared : blob.sharedWith)
     if (shared >= 0)
       shared = reads[shared];
+  // Factors of tokens are told apart by their numbers only.
+  for (auto [i, offset] : llvm::enumerate(blob.vectors)) {
+    auto uses = [&, i = i](const auto &tile) { return tile.vector == i; };
+    if (llvm::none_of(graph.readTiles, uses) &&
+        llvm::none_of(graph.keyTiles, uses))
+      offset = -1;
+  }
   return {graph, blob};
 }

@@ -30,25 +30,28 @@ BlobLayout plum::totile::layoutBlob(const Graph &graph) {
     out.bytes += (bytes + 127) / 128 * 128; // Bulk copies are of 16 bytes.
     return at;
   };
-  for (size_t i = 0; i < graph.readTiles.size(); ++i)
-    out.reads.push_back(place(tileBytes(R, K)));
+  for (const ReadTile &tile : graph.readTiles)
+    out.reads.push_back(tile.isRaw() ? -1 : place(tileBytes(R, K)));
   for (const RowBlock &block : graph.blocks)
     out.stored.push_back(
         block.kind == RowBlock::Stored ? place(tileBytes(R, graph.V)) : -1);
   for (const KeyTile &key : graph.keyTiles) {
     int64_t shared = -1;
-    if (graph.decay == Graph::Decay::None)
+    if (graph.decay == Graph::Decay::None && !key.isRaw())
       for (auto [i, read] : llvm::enumerate(graph.readTiles))
         if (read.x.value == key.k.value && read.scale == key.scale)
           shared = i;
     out.sharedWith.push_back(shared);
-    out.keys.push_back(shared >= 0 ? out.reads[shared]
-                                   : place(tileBytes(R, K)));
+    out.keys.push_back(key.isRaw()   ? -1
+                       : shared >= 0 ? out.reads[shared]
+                                     : place(tileBytes(R, K)));
   }
   for (size_t i = 0; i < graph.solveTiles.size(); ++i)
     out.solves.push_back(place(tileBytes(R, R)));
   for (size_t i = 0; i < graph.scoreTiles.size(); ++i)
     out.scores.push_back(place(tileBytes(R, R)));
+  for (const TokenVector &vector : graph.vectors)
+    out.vectors.push_back(vector.isOne() ? -1 : place(R * 4));
   if (graph.decay != Graph::Decay::None)
     out.decay = place(K * 4);
   return out;
@@ -94,12 +97,16 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
               Twine(most) + ")")
           .str();
     };
-    if (graph.K % 16 || graph.K > 128)
-      return dim("key dim", graph.K, 128);
+    if (graph.K != 64 && graph.K != 128)
+      return "key dim = " + std::to_string(graph.K) + " (64 or 128)";
     if (graph.V % 16 || graph.V > 256)
       return dim("value dim", graph.V, 256);
-    if (graph.chunk % 16 || graph.chunk > 128)
-      return dim("chunk", graph.chunk, 128);
+    if (graph.chunk % 16 || graph.chunk > 64)
+      return dim("chunk", graph.chunk, 64);
+    for (const Argument &argument : graph.arguments)
+      if ((argument.role == "input" || argument.role == "output") &&
+          !argument.shape.empty() && !argument.element.isBF16())
+        return argument.role + " '" + argument.name + "' is not bf16";
     return "";
   }
 
@@ -114,8 +121,16 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
       if (succeeded(graph))
         why = unsupported(*graph);
       if (!why.empty()) {
-        function.emitError()
+        // The step kernel runs it.
+        function.emitWarning()
             << "no chunk kernels for this layer on a GPU: " << why;
+        function.erase();
+        continue;
+      }
+      if (slice && (slice % 16 || graph->V % slice)) {
+        function.emitError() << "expects a slice of V that divides it and is a "
+                                "multiple of 16, got "
+                             << slice;
         return signalPassFailure();
       }
       Schedule schedule;

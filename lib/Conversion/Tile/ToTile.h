@@ -26,9 +26,9 @@ struct Schedule {
 /// first.
 struct BlobLayout {
   llvm::SmallVector<int64_t> reads, solves, scores, keys,
-      stored;                        ///< By number.
-  int64_t decay = -1;                ///< exp(G_C), [K] f32.
-  llvm::SmallVector<int64_t> tokens; ///< [R] f32, see Graph outputs.
+      stored;                         ///< By number.
+  int64_t decay = -1;                 ///< exp(G_C), [K] f32.
+  llvm::SmallVector<int64_t> vectors; ///< [R] f32, by number.
   int64_t bytes = 0;
   /// Key tile i has the same bytes as read tile sharedWith[i], or -1.
   llvm::SmallVector<int64_t> sharedWith;

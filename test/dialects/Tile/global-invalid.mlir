@@ -120,9 +120,25 @@ tile.kernel @export_vector_c2 "prepare" chunk 16 warps 1 arguments [] blob 64 {
 // -----
 
 tile.kernel @export_vector_c3 "prepare" chunk 16 warps 1 arguments [] blob 128 {
+  %a = arith.constant dense<0.0> : tensor<32xf32>
+  // expected-error @below {{'tile.export_vector' op expects a value of type 'tensor<16xf32>', got 'tensor<32xf32>'}}
+  tile.export_vector %a tokens to 0 : tensor<32xf32>
+}
+
+// -----
+
+tile.kernel @export_vector_c4 "prepare" chunk 16 warps 1 arguments [] blob 128 {
   %a = arith.constant dense<0.0> : tensor<32xf32, #tile.layout<acc_row>>
   // expected-error @below {{'tile.export_vector' op expects the value in layout linear, got acc_row}}
   tile.export_vector %a to 0 : tensor<32xf32, #tile.layout<acc_row>>
+}
+
+// -----
+
+tile.kernel @export_vector_c4_tokens "prepare" chunk 16 warps 1 arguments [] blob 128 {
+  %a = arith.constant dense<0.0> : tensor<16xf32, #tile.layout<linear>>
+  // expected-error @below {{'tile.export_vector' op expects the value in layout acc_col, got linear}}
+  tile.export_vector %a tokens to 0 : tensor<16xf32, #tile.layout<linear>>
 }
 
 // -----

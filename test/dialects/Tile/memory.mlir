@@ -35,7 +35,9 @@ tile.kernel @plain "prepare" chunk 64 warps 4 arguments [#tile.arg<"k" : bf16>, 
   // CHECK: tile.store %{{.*}} to %{{.*}} row 2 : tensor<64xf32>, <4, 64, f32>
   tile.store %a to %k : tensor<64x64xbf16>, <64, 64, bf16>
   tile.store %a to %k transposed : tensor<64x64xbf16>, <64, 64, bf16>
+  // CHECK: tile.store %beta to %{{.*}} row 1 tokens : tensor<64xf32>, <4, 64, f32>
   tile.store %c to %table row 2 : tensor<64xf32>, <4, 64, f32>
+  tile.store %beta to %table row 1 tokens : tensor<64xf32>, <4, 64, f32>
   // CHECK: tile.strips 4
   tile.strips 4 {
   ^bb0(%s: index):
@@ -51,11 +53,11 @@ tile.kernel @plain "prepare" chunk 64 warps 4 arguments [#tile.arg<"k" : bf16>, 
   }
   // CHECK: tile.export %k to 0 : <64, 64, bf16>
   // CHECK: tile.export_matrix %{{.*}} to 8192 : tensor<64x64xbf16>
-  // CHECK: tile.export_vector %beta to 16384 : tensor<64xf32>
+  // CHECK: tile.export_vector %beta tokens to 16384 : tensor<64xf32>
   // CHECK: tile.export_vector %{{.*}} to 16640 : tensor<64xf32>
   tile.export %k to 0 : <64, 64, bf16>
   tile.export_matrix %a to 8192 : tensor<64x64xbf16>
-  tile.export_vector %beta to 16384 : tensor<64xf32>
+  tile.export_vector %beta tokens to 16384 : tensor<64xf32>
   tile.export_vector %c to 16640 : tensor<64xf32>
 }
 
@@ -80,6 +82,8 @@ tile.kernel @laid_out "prepare" chunk 64 warps 4 arguments [#tile.arg<"beta" : f
   %h = tile.column "beta" : tensor<64xf32, #tile.layout<acc_col>>
   tile.store %a to %k : tensor<64x64xbf16, #tile.layout<acc>>, <64, 64, bf16>
   tile.store %e to %table : tensor<64xf32, #tile.layout<linear>>, <4, 64, f32>
+  tile.store %h to %table tokens : tensor<64xf32, #tile.layout<acc_col>>, <4, 64, f32>
   tile.export_matrix %a to 0 : tensor<64x64xbf16, #tile.layout<acc>>
+  tile.export_vector %h tokens to 8192 : tensor<64xf32, #tile.layout<acc_col>>
   tile.export_vector %e to 8448 : tensor<64xf32, #tile.layout<linear>>
 }

@@ -181,6 +181,22 @@ func.func @store_c3_bf16(%x: tensor<16x64xbf16>, %a: !tile.shared<16, 64, bf16>)
 
 // -----
 
+func.func @store_c3_tokens(%x: tensor<16x64xbf16>, %a: !tile.shared<16, 64, bf16>) {
+  // expected-error @below {{'tile.store' op expects 'strip' or 'transposed' of a tile of bf16}}
+  tile.store %x to %a tokens : tensor<16x64xbf16>, <16, 64, bf16>
+  return
+}
+
+// -----
+
+func.func @store_c3_f32(%x: tensor<64xf32>, %a: !tile.shared<4, 64, f32>) {
+  // expected-error @below {{'tile.store' op expects 'row' or 'tokens' of a tile of f32}}
+  tile.store %x to %a transposed : tensor<64xf32>, <4, 64, f32>
+  return
+}
+
+// -----
+
 func.func @store_c3_row(%x: tensor<64xf32>, %a: !tile.shared<4, 64, f32>) {
   // expected-error @below {{'tile.store' op expects a row below 4, got 7}}
   tile.store %x to %a row 7 : tensor<64xf32>, <4, 64, f32>
@@ -200,5 +216,13 @@ func.func @store_c4_matrix(%x: tensor<16x64xbf16, #tile.layout<opb>>, %a: !tile.
 func.func @store_c4_vector(%x: tensor<64xf32, #tile.layout<acc_col>>, %a: !tile.shared<4, 64, f32>) {
   // expected-error @below {{'tile.store' op expects the value in layout linear, got acc_col}}
   tile.store %x to %a : tensor<64xf32, #tile.layout<acc_col>>, <4, 64, f32>
+  return
+}
+
+// -----
+
+func.func @store_c4_tokens(%x: tensor<64xf32, #tile.layout<linear>>, %a: !tile.shared<4, 64, f32>) {
+  // expected-error @below {{'tile.store' op expects the value in layout acc_col, got linear}}
+  tile.store %x to %a tokens : tensor<64xf32, #tile.layout<linear>>, <4, 64, f32>
   return
 }

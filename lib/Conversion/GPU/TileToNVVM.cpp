@@ -1,0 +1,133 @@
+//===- TileToNVVM.cpp - Tile kernels to what threads do ---------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One llvm.func for each tile.kernel, and beside them the kernels that need no
+// tiles: `index`, which counts the chunks of packed sequences, and `combine`.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TileEmitter.h"
+
+#include "plum/ABI/GpuABI.h"
+#include "plum/Conversion/Passes.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+#define DEBUG_TYPE "plum-tile-to-nvvm"
+
+namespace plum {
+#define GEN_PASS_DEF_TILETONVVMPASS
+#include "plum/Conversion/Passes.h.inc"
+} // namespace plum
+
+using namespace mlir;
+using namespace plum;
+using namespace plum::gpu;
+
+#define ARG(NAME) int64_t(offsetof(plum_gpu_args, NAME))
+
+/// chunk_offsets[i] = chunks of the sequences before i, by one warp.
+static KernelShape emitIndex(Ptx &p, int64_t C) {
+  Type i32 = p.getI32Type();
+  Value lane = p.tid();
+  Value count = p.argument(ARG(sequences), i32);
+  Value cu = p.argument(ARG(cu_seqlens), p.getI64Type());
+  Value offsets = p.argument(ARG(chunk_offsets), p.getI64Type());
+  Value flags = p.argument(ARG(flags), i32);
+  p.loop(p.i32(0), p.add(count, 1), 32, ValueRange{p.i32(0)},
+         [&](Value base, ValueRange state) -> Values {
+           Value i = p.add(base, lane);
+           Value chunks = p.ifElse(
+               p.lt(i, count), i32,
+               [&]() -> Values {
+                 Value n = p.sub(sequenceStart(p, cu, flags, p.add(i, 1)),
+                                 sequenceStart(p, cu, flags, i));
+                 return {p.divu(p.add(n, C - 1), C)};
+               },
+               [&]() -> Values { return {p.i32(0)}; })[0];
+           Value sum = chunks;
+           for (int64_t d : {1, 2, 4, 8, 16}) {
+             Value up = p.shuffleUp(sum, d);
+             sum = p.select(p.ge(lane, p.i32(d)), p.add(sum, up), sum);
+           }
+           Value before = p.add(state[0], p.sub(sum, chunks));
+           p.ifThen(p.ge(count, i), [&] {
+             p.store(before, p.global(p.add(offsets, p.shl(p.toI64(i), 2))));
+           });
+           p.syncWarp();
+           return {p.add(state[0], p.shuffleIndex(sum, p.i32(31)))};
+         });
+  KernelShape shape;
+  shape.threads = 32;
+  return shape;
+}
+
+namespace {
+struct TileToNVVMPass : public plum::impl::TileToNVVMPassBase<TileToNVVMPass> {
+  using TileToNVVMPassBase::TileToNVVMPassBase;
+
+  static void describe(Ptx &p, StringRef role, int64_t chunk,
+                       const KernelShape &shape, StringRef grid) {
+    LLVM::LLVMFuncOp f = p.function();
+    auto number = [&](int64_t n) { return p.getI64IntegerAttr(n); };
+    f->setAttr(kFormAttr, p.getStringAttr("chunk"));
+    f->setAttr(kChunkAttr, number(chunk));
+    f->setAttr(kRoleAttr, p.getStringAttr(role));
+    f->setAttr(kGridAttr, p.getStringAttr(grid));
+    f->setAttr(kSlicesAttr, number(1));
+    f->setAttr(kThreadsAttr, number(shape.threads));
+    f->setAttr(kSharedBytesAttr, number(shape.sharedBytes));
+  }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    Chip chip{sm};
+    for (auto kernel :
+         llvm::make_early_inc_range(module.getOps<tile::KernelOp>())) {
+      const int64_t chunk = kernel.getChunk();
+      if (kernel.getRole() == "prepare") {
+        std::string name = kernel.getSymName().str();
+        name.replace(name.rfind("prepare"), 7, "index");
+        Ptx p(module, name, chip);
+        KernelShape shape = emitIndex(p, chunk);
+        p.finish(shape);
+        describe(p, "index", chunk, shape, "one");
+      }
+      Ptx p(module, kernel.getSymName(), chip);
+      TileEmitter emitter(p, kernel);
+      KernelShape shape = emitter.emit();
+      if (shape.sharedBytes > (chip.hopper() ? 232448 : 166912)) {
+        kernel.emitOpError()
+            << "needs " << shape.sharedBytes
+            << " bytes of shared memory, more than a CTA can have";
+        return signalPassFailure();
+      }
+      p.finish(shape);
+      bool scan = kernel.getRole() != "prepare";
+      describe(p, kernel.getRole(), chunk, shape,
+               scan ? "sequences" : "chunks");
+      p.function()->setAttr(kSlicesAttr, p.getI64IntegerAttr(emitter.slices()));
+      if (kernel.getRole() == "summary") {
+        auto [K, V] = emitter.stateShape();
+        p.function()->setAttr(kSegmentBytesAttr,
+                              p.getI64IntegerAttr(segmentBytes(K, V)));
+        std::string name = kernel.getSymName().str();
+        name.replace(name.rfind("summary"), 7, "combine");
+        Ptx combine(module, name, chip);
+        KernelShape combineShape = emitCombine(combine, K, V);
+        combine.finish(combineShape);
+        describe(combine, "combine", chunk, combineShape, "sequences");
+        combine.function()->setAttr(kSlicesAttr,
+                                    p.getI64IntegerAttr(V / kCombineColumns));
+      }
+      if (!scan)
+        p.function()->setAttr(kBlobBytesAttr,
+                              p.getI64IntegerAttr(kernel.getBlob()));
+      kernel.erase();
+    }
+  }
+};
+} // namespace
