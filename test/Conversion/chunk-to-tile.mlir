@@ -91,12 +91,15 @@ assoc.layer @bounded args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.
 // CHECK-DAG: tile.half {{.*}} 8 upper
 // CHECK-DAG: tile.half {{.*}} 8 :
 // CHECK: tile.dot_diag
-// CHECK: tile.mask {{.*}} half 8
 // CHECK: tile.cumsum {{.*}} half 4
-// CHECK: tile.mask {{.*}} half 4
+// CHECK: tile.dot_diag
 // CHECK: tile.cumsum {{.*}} half 2
-// CHECK: tile.mask {{.*}} half 2
+// CHECK: tile.dot_diag
 // CHECK: tile.cumsum {{.*}} half 1
+// CHECK: tile.dot_diag
+// CHECK: tile.mask {{.*}} half 8
+// CHECK: tile.mask {{.*}} half 4
+// CHECK: tile.mask {{.*}} half 2
 // CHECK: tile.mask {{.*}} half 1
 // CHECK: tile.mask {{.*}} half 0
 // CHECK: tile.dot_blocks({{.*}} scaled

@@ -379,6 +379,24 @@ void TileEmitter::exportTile(tile::ExportOp op) {
   const SharedTile &from = tiles.find(op.getTile())->second;
   Value to = p.at(blob, op.getBlob());
   const int64_t bytes = from.type.bytes();
+  if (from.type.swizzled() && from.type.getCols() % 64) {
+    // The last panel is not full, and what it lacks becomes zero.
+    const int64_t R = from.type.getRows(), pieces = from.type.getCols() / 8;
+    Type four = p.vec(p.getI32Type(), 4);
+    Value none = p.vector(Values(4, p.i32(0)));
+    p.loop(tid, p.i32(bytes / 16), threads, [&](Value at) {
+      Value row = p.remu(p.shr(at, 3), R);
+      Value piece = p.add(p.mul(p.divu(at, 8 * R), 8),
+                          p.bitXor(p.bitAnd(at, 7), p.bitAnd(row, 7)));
+      Value offset = p.shl(at, 4);
+      Value data = p.ifElse(
+          p.lt(piece, p.i32(pieces)), four,
+          [&]() -> Values { return {p.load(four, p.at(from.base, offset))}; },
+          [&]() -> Values { return {none}; })[0];
+      p.store(data, p.at(to, p.toI64(offset)));
+    });
+    return;
+  }
   if (p.chip.hopper()) {
     exports = true;
     p.ifThen(p.eq(tid, p.i32(0)), [&] {

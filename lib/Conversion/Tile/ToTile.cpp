@@ -97,8 +97,8 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
               Twine(most) + ")")
           .str();
     };
-    if (graph.K != 64 && graph.K != 128)
-      return "key dim = " + std::to_string(graph.K) + " (64 or 128)";
+    if (graph.K % 16 || graph.K > 128)
+      return dim("key dim", graph.K, 128);
     if (graph.V % 16 || graph.V > 256)
       return dim("value dim", graph.V, 256);
     if (graph.chunk % 16 || graph.chunk > 64)

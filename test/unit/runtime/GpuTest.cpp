@@ -488,7 +488,7 @@ TEST_F(GpuCApiTest, PlansOnceAndLaunchesOften) {
       {0, 0, 0, 0, 0, 0, 1, 0}};
   std::copy(std::begin(tensors), std::end(tensors), expected.tensors);
   const char *symbols[] = {"prepare", "summary", "combine", "scan"};
-  const unsigned grids[] = {18, 12, 6, 24}, blocks[] = {128, 96, 32, 96},
+  const unsigned grids[] = {18, 6, 6, 24}, blocks[] = {128, 96, 32, 96},
                  shared[] = {1024, 2048, 0, 60000};
   for (int i = 0; i < 4; ++i) {
     const fake_launch &got = fake->launches[i];
