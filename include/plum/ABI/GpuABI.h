@@ -42,14 +42,14 @@ extern "C" {
  *                                + b * column, in either memory layout
  * For a packed run n is 0 in inputs and outputs and t counts from cu[0] on. */
 typedef struct plum_gpu_tensor {
-  uint64_t data;     /* device address; 0: an optional tensor is not given */
-  int64_t sequence;  /* bytes between sequences (states: pool slots) */
-  int64_t token;     /* bytes between tokens (snapshots: between snapshots) */
-  int64_t head;      /* bytes between heads */
-  int64_t row;       /* states: bytes between rows k */
-  int64_t column;    /* states: bytes between columns v */
-  uint32_t group;    /* heads of the layer that share one of the tensor's */
-  uint32_t dtype;    /* states only: PLUM_GPU_F32 or PLUM_GPU_BF16 */
+  uint64_t data;    /* device address; 0: an optional tensor is not given */
+  int64_t sequence; /* bytes between sequences (states: pool slots) */
+  int64_t token;    /* bytes between tokens (snapshots: between snapshots) */
+  int64_t head;     /* bytes between heads */
+  int64_t row;      /* states: bytes between rows k */
+  int64_t column;   /* states: bytes between columns v */
+  uint32_t group;   /* heads of the layer that share one of the tensor's */
+  uint32_t dtype;   /* states only: PLUM_GPU_F32 or PLUM_GPU_BF16 */
 } plum_gpu_tensor;
 
 /* plum_gpu_args.flags */
@@ -57,22 +57,22 @@ typedef struct plum_gpu_tensor {
 #define PLUM_GPU_SLOTS64 2u /* slots holds int64, else int32 */
 
 typedef struct plum_gpu_args {
-  uint64_t workspace;     /* 0:  256-byte aligned */
-  uint64_t cu_seqlens;    /* 8:  [N + 1], or 0 for a batch */
-  uint64_t slots;         /* 16: [N] slots of the state pool, or 0: slot n = n */
-  uint64_t chunk_offsets; /* 24: int32 [N + 1] in the workspace, packed only */
-  uint32_t sequences;     /* 32: N */
-  uint32_t tokens;        /* 36: T of a batch; of a packed run, rows in all */
-  uint32_t heads;         /* 40: H of the layer (states and outputs) */
-  uint32_t chunks;        /* 44: chunks of a sequence; packed: an upper bound
-                             for all sequences together */
-  uint32_t segments;      /* 48: P >= 1 parts that a sequence is split into */
-  uint32_t snapshot_every;/* 52: chunks between snapshots, 0: none */
-  uint32_t flags;         /* 56 */
-  uint32_t reserved;      /* 60 */
-  uint64_t segment_states;/* 64: f32 scratch of the split, 0 when P = 1 */
-  uint64_t blobs;         /* 72: what `prepare` leaves for `scan`, one blob a
-                             chunk and head, chunk-major: chunk * H + head */
+  uint64_t workspace;  /* 0:  256-byte aligned */
+  uint64_t cu_seqlens; /* 8:  [N + 1], or 0 for a batch */
+  uint64_t slots;      /* 16: [N] slots of the state pool, or 0: slot n = n */
+  uint64_t chunk_offsets;  /* 24: int32 [N + 1] in the workspace, packed only */
+  uint32_t sequences;      /* 32: N */
+  uint32_t tokens;         /* 36: T of a batch; of a packed run, rows in all */
+  uint32_t heads;          /* 40: H of the layer (states and outputs) */
+  uint32_t chunks;         /* 44: chunks of a sequence; packed: an upper bound
+                              for all sequences together */
+  uint32_t segments;       /* 48: P >= 1 parts that a sequence is split into */
+  uint32_t snapshot_every; /* 52: chunks between snapshots, 0: none */
+  uint32_t flags;          /* 56 */
+  uint32_t reserved;       /* 60 */
+  uint64_t segment_states; /* 64: f32 scratch of the split, 0 when P = 1 */
+  uint64_t blobs;          /* 72: what `prepare` leaves for `scan`, one blob a
+                              chunk and head, chunk-major: chunk * H + head */
   /* 80: params, inputs, initial states, final states, outputs, snapshots, each
      in the order of the manifest. */
   plum_gpu_tensor tensors[PLUM_GPU_MAX_TENSORS];
