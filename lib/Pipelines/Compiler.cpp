@@ -365,12 +365,15 @@ Status Compilation::addKernels(Manifest &manifest) {
   if (mlir::failed(readKernelFacts(*module, chip != nullptr, options.chunks,
                                    manifest.kernels)))
     return failure();
-  if (!manifest.kernels.empty())
-    return Status::ok();
-  return Error{"",
-               "layer '" + layer->name + "' has no kernels for target '" +
-                   options.target + "'",
-               {}};
+  const bool chunkOnly = options.form == Form::Chunk;
+  for (const ManifestKernel &kernel : manifest.kernels)
+    if (!chunkOnly || kernel.form == KernelForm::Chunk)
+      return Status::ok();
+  // Rendered together with the warning that says why.
+  module->emitError() << "layer '" << layer->name << "' has no "
+                      << (chunkOnly ? "chunk " : "") << "kernels for target '"
+                      << options.target << "'";
+  return failure();
 }
 
 LayerFacts Compilation::facts() {
