@@ -9,6 +9,8 @@
 
 #include "Cta.h"
 
+#include "plum/Target/GpuChip.h"
+
 using namespace mlir;
 using namespace plum;
 using namespace plum::emulator;
@@ -48,7 +50,7 @@ Status Kernel::launch(const LaunchConfig &config, ArrayRef<uint8_t> arguments,
   if (threads <= 0 || threads % kLanes || threads > kMaxWarps * kLanes)
     return refuse("launched with " + Twine(threads) +
                   " threads, expected a multiple of 32 up to 1024");
-  constexpr int64_t kMostShared = 227 * 1024;
+  const int64_t kMostShared = gpuChips().back().sharedBytes;
   if (bytes < program.sharedBytes || bytes > kMostShared)
     return refuse("launched with " + Twine(bytes) +
                   " bytes of shared memory, it requires " +

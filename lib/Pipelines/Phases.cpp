@@ -68,7 +68,7 @@ static void toLLVM(OpPassManager &pm, const PhaseOptions &options) {
 
 static void toTile(OpPassManager &pm, const PhaseOptions &options) {
   ToTilePassOptions tile;
-  tile.shared = options.sm >= 90 ? 232448 : 166912; // Per CTA, by the hardware.
+  tile.shared = gpuChipOf(options.sm).sharedBytes;
   tile.slice = options.slice;
   tile.stages = options.stages;
   pm.addPass(createToTilePass(tile));

@@ -13,8 +13,8 @@ const std::vector<GpuChip> &plum::gpuChips() {
   // 7.8: arguments can be read from where they are (from 7.7 on); drivers from
   // CUDA 11.8 on take it. 8.0: wgmma; drivers from CUDA 12.0 on.
   static const std::vector<GpuChip> chips = {
-      {"sm_80", 80, "+ptx78", true},
-      {"sm_90a", 90, "+ptx80", false},
+      {"sm_80", 80, "+ptx78", 163 * 1024, true},
+      {"sm_90a", 90, "+ptx80", 227 * 1024, false},
   };
   return chips;
 }
@@ -24,6 +24,13 @@ const GpuChip *plum::findGpuChip(std::string_view name) {
     if (chip.name == name)
       return &chip;
   return nullptr;
+}
+
+const GpuChip &plum::gpuChipOf(int64_t sm) {
+  for (const GpuChip &chip : gpuChips())
+    if (chip.sm == sm)
+      return chip;
+  return gpuChips().back(); // plum-opt's options: any number may come.
 }
 
 const GpuChip *plum::gpuChipFor(int major, int minor) {

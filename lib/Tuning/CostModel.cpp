@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "CostModel.h"
+
+#include "plum/Target/GpuChip.h"
 #include "runtime/cuda/LaunchPlan.h"
 
 #include <algorithm>
@@ -29,7 +31,7 @@ DeviceModel plum::tuning::gpuDevice(const std::string &target) {
   device.gpu = true;
   bool hopper = target == "sm_90a";
   device.processors = hopper ? 132 : 108;
-  device.sharedBytes = hopper ? 232448 : 166912;
+  device.sharedBytes = gpuChipOf(hopper ? 90 : 80).sharedBytes;
   return device;
 }
 

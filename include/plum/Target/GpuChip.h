@@ -22,14 +22,17 @@ struct GpuChip {
   /// PTX version, as an LLVM feature: the oldest that has what kernels use, so
   /// that the oldest drivers can load them.
   std::string_view ptx;
+  int64_t sharedBytes; ///< Shared memory that a CTA can have.
   /// PTX runs on every later GPU; false for an "a" chip: only on that one.
   bool forward;
 };
 
-/// sm_80 and sm_90a.
+/// sm_80 and sm_90a, in order.
 const std::vector<GpuChip> &gpuChips();
 /// Null for anything else.
 const GpuChip *findGpuChip(std::string_view name);
+/// The one whose `sm` it is.
+const GpuChip &gpuChipOf(int64_t sm);
 /// The best one for a GPU of compute capability MAJOR.MINOR; null: too old.
 const GpuChip *gpuChipFor(int major, int minor);
 /// "sm_80, sm_90a", for messages.

@@ -17,9 +17,9 @@ namespace plum::totile {
 
 /// What the tuner may change.
 struct Schedule {
-  int64_t slice = 64;      ///< Columns of V that one team scans.
-  int64_t stages = 0;      ///< Of the scan's rings; 0: as many as fit, up to 3.
-  int64_t shared = 232448; ///< Bytes of shared memory that a CTA can have.
+  int64_t slice = 64; ///< Columns of V that one team scans.
+  int64_t stages = 0; ///< Of the scan's rings; 0: as many as fit, up to 3.
+  int64_t shared = 0; ///< Bytes of shared memory that a CTA can have.
 };
 
 /// Byte offsets of the tiles in a chunk's blob. First what the scan needs
