@@ -7,13 +7,14 @@
 
 #include "plum/Target/HostTarget.h"
 
+#include "Optimise.h"
+
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/SmallVectorMemoryBuffer.h"
@@ -107,24 +108,14 @@ Result<std::string> HostTarget::emitObject(mlir::ModuleOp module) {
     function.addFnAttr("min-legal-vector-width", bits);
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
-  llvm::PassBuilder builder(machine.get());
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager sccs;
-  llvm::ModuleAnalysisManager modules;
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(sccs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, sccs, modules);
   // Kernels come tiled, vectorised and hoisted; what is left is cleaning up.
   // The default pipeline finds nothing more and takes three times as long.
-  llvm::ModulePassManager passes;
-  if (llvm::Error error = builder.parsePassPipeline(
-          passes, "function(early-cse<memssa>,instcombine<no-verify-fixpoint>,"
-                  "loop-mssa(licm),simplifycfg)"))
-    return Error{"", llvm::toString(std::move(error)), {}};
-  passes.run(*code, modules);
+  if (Status status =
+          optimise(*code, *machine,
+                   "function(early-cse<memssa>,instcombine<no-verify-fixpoint>,"
+                   "loop-mssa(licm),simplifycfg)");
+      !status)
+    return status.error();
 
   llvm::SmallString<0> bytes;
   llvm::raw_svector_ostream stream(bytes);

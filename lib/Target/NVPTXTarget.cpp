@@ -17,6 +17,8 @@
 
 #include "plum/Target/NVPTXTarget.h"
 
+#include "Optimise.h"
+
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
@@ -35,7 +37,6 @@
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/SmallVectorMemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
@@ -142,25 +143,9 @@ targetMachine(const GpuChip &chip) {
       llvm::CodeGenOptLevel::Default));
 }
 
-static Status optimise(llvm::Module &code, llvm::TargetMachine &machine) {
-  llvm::PassBuilder builder(&machine);
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager sccs;
-  llvm::ModuleAnalysisManager modules;
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(sccs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, sccs, modules);
-  llvm::ModulePassManager passes;
-  if (llvm::Error error = builder.parsePassPipeline(
-          passes, "function(early-cse,instcombine<no-verify-fixpoint>,"
-                  "simplifycfg,early-cse)"))
-    return Error{"", llvm::toString(std::move(error)), {}};
-  passes.run(code, modules);
-  return Status::ok();
-}
+// Kernels come unrolled and scheduled; what is left is cleaning up.
+static constexpr llvm::StringLiteral kPipeline =
+    "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg,early-cse)";
 
 namespace {
 /// LLVM IR ready for the code generator.
@@ -208,7 +193,8 @@ static Result<Translation> translate(mlir::ModuleOp module,
   for (llvm::Function &function : *result.code)
     if (!function.isDeclaration())
       markAssembly(function);
-  if (Status status = optimise(*result.code, *result.machine); !status)
+  if (Status status = optimise(*result.code, *result.machine, kPipeline);
+      !status)
     return status.error();
   for (llvm::Function &function : *result.code)
     if (!function.isDeclaration())
