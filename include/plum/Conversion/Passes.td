@@ -51,7 +51,8 @@ def ToTilePass : Pass<"chunk-to-tile", "::mlir::ModuleOp"> {
   let description = [{
     Precondition: the functions of `chunk-plan`. Postcondition: for each a
     `tile.kernel` with the role `prepare`, one with the role `summary` and one
-    with the role `scan`; tensors have no layout yet. lib/Conversion/Tile/
+    with the role `scan`; tensors have no layout yet. A function that these
+    kernels cannot do is dropped, with a warning that says why. lib/Conversion/Tile/
     ChunkGraph.h says how factors move into tiles, Prepare.cpp, Summary.cpp and
     Scan.cpp what the kernels do.
 

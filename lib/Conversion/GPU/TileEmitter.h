@@ -54,6 +54,9 @@ Value segmentAddress(Ptx &p, int64_t K, int64_t V, Value row, Value head,
 constexpr int64_t kCombineColumns = 8;
 KernelShape emitCombine(Ptx &p, int64_t K, int64_t V);
 
+/// Registers that one of `threads` threads has of a tensor.
+int64_t registerCount(mlir::RankedTensorType type, int64_t threads);
+
 /// `cu_seqlens[i]` as i32 rows.
 Value sequenceStart(Ptx &p, Value cu, Value flags, Value i);
 
@@ -133,6 +136,14 @@ private:
   /// Byte offset of a lane's 16 bytes for ldmatrix/stmatrix of 16 x 16, in a
   /// panel: rows by l & 15 (`swap`: by columns of tiles), plus `row`.
   Value matrixOffset(Value row, int64_t quarter, bool swap);
+  /// Byte offset in a panel of 16-byte piece `piece` (0 to 7) of a row.
+  Value pieceOffset(Value row, Value piece);
+  /// A lane's ldmatrix or stmatrix address of the 16 x 16 block (I, J).
+  Value blockAt(const SharedTile &tile, Value I, Value J, bool swap);
+  void storeBlock(const SharedTile &tile, Value I, Value J,
+                  llvm::ArrayRef<Value> four);
+  /// The team's matrix [columns, rows] as the tile [rows, columns].
+  void storeTransposed(const SharedTile &to, llvm::ArrayRef<Value> v);
   /// Row and column of register `i` of a vector or matrix in a layout.
   Value elementIndex(tile::LayoutKind kind, int64_t i);
 
@@ -164,7 +175,6 @@ private:
   Value rowAddress(llvm::StringRef name, Value row);
   Value paramAddress(llvm::StringRef name);
 
-  void barrier() { teamBarrier(); }
   void teamBarrier();
 
   Ptx &p;

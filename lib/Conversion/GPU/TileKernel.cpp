@@ -315,6 +315,13 @@ KernelShape TileEmitter::emit() {
                                           resident ? resident.getInt() : 1);
     return shape;
   }
+  // Registers of a thread at the launch; then those of the producers' warpgroup
+  // go to the one or two of the team.
+  struct {
+    int64_t launch, team, producer;
+  } shares{152, 256, 40};
+  if (warps > 4)
+    shares = {168, 240, 24};
   coordinatesScan([&] {
     initBarriers();
     const int64_t producers = !p.chip.hopper() ? 1 : wide ? 4 : 2;
@@ -324,19 +331,19 @@ KernelShape TileEmitter::emit() {
         p.ge(warp, p.i32(warps)), {},
         [&]() -> Values {
           if (wide)
-            p.setMaxRegisters(false, warps > 4 ? 24 : 40);
+            p.setMaxRegisters(false, shares.producer);
           produce();
           return {};
         },
         [&]() -> Values {
           if (wide)
-            p.setMaxRegisters(true, warps > 4 ? 240 : 256);
+            p.setMaxRegisters(true, shares.team);
           emitBlock(body);
           return {};
         });
   });
   if (wide)
-    shape.registers = warps > 4 ? 168 : 152;
+    shape.registers = shares.launch;
   return shape;
 }
 
@@ -677,33 +684,10 @@ void TileEmitter::elementwise(Operation *op) {
           {p.f32(cast<FloatAttr>(constant.getValue()).getValueAsDouble())});
     auto splat = cast<DenseElementsAttr>(constant.getValue());
     double number = splat.getSplatValue<APFloat>().convertToDouble();
-    tile::LayoutKind kind = *tile::layoutOf(type);
-    int64_t n = type.getShape().back(), count = 0;
-    switch (kind) {
-    case tile::LayoutKind::Acc:
-    case tile::LayoutKind::Opb:
-      count = n / 8 * (type.getElementType().isF32() ? 4 : 2);
-      break;
-    case tile::LayoutKind::AccRow:
-      count = n / 8 * 2;
-      break;
-    case tile::LayoutKind::AccCol:
-      count = 2;
-      break;
-    case tile::LayoutKind::OpbRow:
-      count = n / 8;
-      break;
-    case tile::LayoutKind::OpbCol:
-      count = 4;
-      break;
-    case tile::LayoutKind::Linear:
-      count = (n + threads - 1) / threads;
-      break;
-    }
     assert((type.getElementType().isF32() || number == 0) &&
            "a bf16 constant is 0");
     Value v = type.getElementType().isF32() ? p.f32(number) : p.i32(0);
-    return set(result, Values(count, v));
+    return set(result, Values(registerCount(type, threads), v));
   }
   if (isa<arith::TruncFOp>(op)) {
     Values &v = use(op->getOperand(0));

@@ -41,13 +41,14 @@ Value TileEmitter::elementIndex(LayoutKind kind, int64_t i) {
   }
 }
 
-static int64_t registerCount(RankedTensorType type, LayoutKind kind,
-                             int64_t threads) {
-  int64_t n = type.getShape().back();
-  switch (kind) {
+int64_t plum::gpu::registerCount(RankedTensorType type, int64_t threads) {
+  const int64_t n = type.getShape().back();
+  // bf16 matrices are held in pairs.
+  const int64_t pair = type.getElementType().isF32() ? 1 : 2;
+  switch (*tile::layoutOf(type)) {
   case LayoutKind::Acc:
   case LayoutKind::Opb:
-    return n / 8 * 4;
+    return n / 8 * 4 / pair;
   case LayoutKind::AccRow:
     return n / 8 * 2;
   case LayoutKind::AccCol:
@@ -60,6 +61,10 @@ static int64_t registerCount(RankedTensorType type, LayoutKind kind,
     return (n + threads - 1) / threads;
   }
   llvm_unreachable("all layouts are above");
+}
+
+Value TileEmitter::pieceOffset(Value row, Value piece) {
+  return p.add(p.shl(row, 7), p.shl(p.bitXor(piece, p.bitAnd(row, 7)), 4));
 }
 
 Value TileEmitter::matrixOffset(Value row, int64_t quarter, bool swap) {
@@ -105,7 +110,7 @@ void TileEmitter::load(tile::LoadOp op) {
       return set(op.getResult(), out);
     }
     base = p.at(base, op.getRow().value_or(0) * pitch + first * 4);
-    int64_t n = registerCount(type, kind, threads);
+    int64_t n = registerCount(type, threads);
     if (kind == LayoutKind::AccRow) {
       Value at = p.at(base, p.shl(t, 3));
       for (int64_t j = 0; j < n / 2; ++j) {
@@ -173,21 +178,54 @@ void TileEmitter::store(tile::StoreOp op) {
     }
     return;
   }
+  if (op.getTransposed())
+    return storeTransposed(to, v);
   const int64_t first = op.getStrip() ? constantIndex(op.getStrip()) : 0;
-  for (int64_t s = 0; s < type.getDimSize(1) / 16; ++s) {
-    int64_t strip = first + s;
-    Value panel = p.at(to.base, strip / 4 * to.type.getRows() * 128);
-    ArrayRef<Value> four = ArrayRef(v).slice(4 * s, 4);
-    if (p.chip.hopper()) {
-      p.stmatrix4(p.at(panel, matrixOffset(p.shl(warp, 4), strip % 4, false)),
-                  four, false);
-      continue;
-    }
-    Value row = p.add(p.shl(warp, 4), g);
-    for (int64_t i = 0; i < 4; ++i) {
-      Value piece = p.bitXor(p.i32(strip % 4 * 2 + i / 2), g);
-      Value offset = p.add(p.add(p.shl(row, 7), p.shl(piece, 4)), p.shl(t, 2));
-      p.store(four[i], p.at(p.at(panel, offset), i % 2 * 8 * 128));
+  for (int64_t s = 0; s < type.getDimSize(1) / 16; ++s)
+    storeBlock(to, warp, p.i32(first + s), ArrayRef(v).slice(4 * s, 4));
+}
+
+Value TileEmitter::blockAt(const SharedTile &tile, Value I, Value J,
+                           bool swap) {
+  Value offset =
+      p.bitXor(matrixOffset(p.shl(I, 4), 0, swap), p.shl(p.bitAnd(J, 3), 5));
+  return p.at(p.at(tile.base, offset),
+              p.mul(p.shr(J, 2), tile.type.getRows() * 128));
+}
+
+void TileEmitter::storeBlock(const SharedTile &tile, Value I, Value J,
+                             ArrayRef<Value> four) {
+  if (p.chip.hopper())
+    return p.stmatrix4(blockAt(tile, I, J, false), four, false);
+  Value row = p.add(p.shl(I, 4), g);
+  Value panel = p.mul(p.shr(J, 2), tile.type.getRows() * 128);
+  for (int64_t i = 0; i < 4; ++i) {
+    Value piece = p.add(p.shl(p.bitAnd(J, 3), 1), i / 2);
+    Value offset = p.add(p.add(pieceOffset(row, piece), p.shl(t, 2)), panel);
+    p.store(four[i], p.at(p.at(tile.base, offset), i % 2 * 8 * 128));
+  }
+}
+
+void TileEmitter::storeTransposed(const SharedTile &to, ArrayRef<Value> v) {
+  const int64_t R = to.type.getRows();
+  Value base = p.at(to.base, p.mul(p.shr(warp, 2), R * 128));
+  if (p.chip.hopper()) {
+    Value quarter = p.shl(p.bitAnd(warp, 3), 5);
+    Value at = p.at(base, p.bitXor(matrixOffset(p.i32(0), 0, true), quarter));
+    for (int64_t s = 0; s < R / 16; ++s)
+      p.stmatrix4(p.at(at, s * 16 * 128), v.slice(4 * s, 4), true);
+    return;
+  }
+  // A pair is of two rows of the tile.
+  for (int64_t i = 0; i < int64_t(v.size()); ++i) {
+    Value column = p.add(p.shl(p.bitAnd(warp, 3), 4), p.add(g, i % 2 * 8));
+    for (int64_t half : {0, 1}) {
+      Value row = p.add(p.shl(t, 1), i / 2 * 8 + half);
+      Value offset = p.add(pieceOffset(row, p.shr(column, 3)),
+                           p.shl(p.bitAnd(column, 7), 1));
+      Value bits = p.createOrFold<arith::TruncIOp>(
+          p.getI16Type(), half ? p.shr(v[i], 16) : v[i]);
+      p.store(bits, p.at(base, offset));
     }
   }
 }
@@ -260,7 +298,7 @@ void TileEmitter::param(tile::ParamOp op) {
   if (scan && kind == LayoutKind::AccCol) // Along V: this team's slice.
     base = p.at(base, p.toI64(p.mul(slice, kernel.getSlice() * size)));
   Values out;
-  for (int64_t i = 0, n = registerCount(type, kind, threads); i < n; ++i) {
+  for (int64_t i = 0, n = registerCount(type, threads); i < n; ++i) {
     Value index = elementIndex(kind, i);
     if (kind == LayoutKind::Linear)
       index = p.minimum(index, p.i32(type.getDimSize(0) - 1));
@@ -277,7 +315,7 @@ void TileEmitter::column(tile::ColumnOp op) {
   Value base = rowAddress(op.getName(), firstToken);
   Value stride = field64(op.getName(), FIELD(token));
   Values out;
-  for (int64_t i = 0, n = registerCount(type, kind, threads); i < n; ++i) {
+  for (int64_t i = 0, n = registerCount(type, threads); i < n; ++i) {
     Value index = elementIndex(kind, i);
     Value inside = p.lt(index, rows);
     out.push_back(p.ifElse(
@@ -333,9 +371,8 @@ void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
     base = p.add(base, p.toI64(columnBytes));
   auto one = [&](Value index, int64_t step) {
     Value row = p.divu(index, pieces), piece = p.remu(index, pieces);
-    Value panel = p.mul(p.shr(piece, 3), R * 128);
-    Value swizzled = p.bitXor(p.bitAnd(piece, 7), p.bitAnd(row, 7));
-    Value offset = p.add(p.add(p.shl(row, 7), p.shl(swizzled, 4)), panel);
+    Value offset = p.add(pieceOffset(row, p.bitAnd(piece, 7)),
+                         p.mul(p.shr(piece, 3), R * 128));
     Value there = p.add(row, step);
     // A row beyond the end copies nothing; its address must still be one.
     Value inside = p.lt(there, rows);
@@ -473,28 +510,7 @@ void TileEmitter::writeRows(tile::WriteRowsOp op) {
   Value first = p.add(p.shl(group, 1), 1), second = p.add(p.shl(group, 1), 2);
 
   p.barrier(first, groupThreads); // The rows of the last call have been read.
-  Value base = p.at(panel.base, p.mul(p.shr(warp, 2), R * 128));
-  Value quarter = p.shl(p.bitAnd(warp, 3), 5);
-  if (p.chip.hopper()) {
-    Value at = p.at(base, p.bitXor(matrixOffset(p.i32(0), 0, true), quarter));
-    for (int64_t s = 0; s < R / 16; ++s)
-      p.stmatrix4(p.at(at, s * 16 * 128), ArrayRef(v).slice(4 * s, 4), true);
-  } else {
-    // Element (v, token): two rows of the panel for each pair.
-    for (int64_t i = 0; i < int64_t(v.size()); ++i) {
-      Value token = p.add(p.shl(t, 1), i / 2 * 8);
-      Value column = p.add(p.shl(p.bitAnd(warp, 3), 4), p.add(g, i % 2 * 8));
-      for (int64_t half : {0, 1}) {
-        Value row = p.add(token, half);
-        Value piece = p.bitXor(p.shr(column, 3), p.bitAnd(row, 7));
-        Value offset = p.add(p.add(p.shl(row, 7), p.shl(piece, 4)),
-                             p.shl(p.bitAnd(column, 7), 1));
-        Value bits = p.createOrFold<arith::TruncIOp>(
-            p.getI16Type(), half ? p.shr(v[i], 16) : v[i]);
-        p.store(bits, p.at(base, offset));
-      }
-    }
-  }
+  storeTransposed(panel, v);
   p.barrier(second, groupThreads);
 
   Value row0 = p.mul(chunkIndex, C);
@@ -515,9 +531,8 @@ void TileEmitter::writeRows(tile::WriteRowsOp op) {
   for (int64_t i = 0; i < R * pieces; i += groupThreads) {
     Value index = p.add(inGroup, i);
     Value row = p.divu(index, pieces), piece = p.remu(index, pieces);
-    Value panelOf = p.mul(p.shr(piece, 3), R * 128);
-    Value swizzled = p.bitXor(p.bitAnd(piece, 7), p.bitAnd(row, 7));
-    Value offset = p.add(p.add(p.shl(row, 7), p.shl(swizzled, 4)), panelOf);
+    Value offset = p.add(pieceOffset(row, p.bitAnd(piece, 7)),
+                         p.mul(p.shr(piece, 3), R * 128));
     p.ifThen(p.lt(row, p.minimum(there, p.i32(R))), [&] {
       Value data = p.load(p.vec(p.getI32Type(), 4), p.at(groupBase, offset));
       Value to = p.add(p.add(address, p.mul(p.toI64(row), stride)),
@@ -569,7 +584,7 @@ void TileEmitter::values(tile::ValuesOp op) {
 }
 
 void TileEmitter::loadState(tile::LoadStateOp op) {
-  const int64_t count = tensorOf(op.getResult()).getDimSize(1) / 8 * 4;
+  const int64_t count = registerCount(tensorOf(op.getResult()), threads);
   SmallVector<Type> types(count, p.getF32Type());
   Value column =
       p.add(p.mul(slice, kernel.getSlice()), p.add(p.shl(warp, 4), g));

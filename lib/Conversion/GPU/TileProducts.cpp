@@ -380,13 +380,7 @@ void TileEmitter::broadcast(tile::BroadcastOp op) {
   RankedTensorType type = tensorOf(op.getResult());
   LayoutKind kind = *tile::layoutOf(type);
   Values &v = use(op.getValue());
-  int64_t n = type.getShape().back();
-  int64_t count = kind == LayoutKind::Acc || kind == LayoutKind::Opb ? n / 8 * 4
-                  : kind == LayoutKind::AccRow                       ? n / 8 * 2
-                  : kind == LayoutKind::AccCol                       ? 2
-                  : kind == LayoutKind::OpbRow                       ? n / 8
-                  : kind == LayoutKind::OpbCol ? 4
-                                               : (n + threads - 1) / threads;
+  const int64_t count = registerCount(type, threads);
   if (!isa<RankedTensorType>(op.getValue().getType()))
     return set(op.getResult(), Values(count, v[0]));
   Values out;

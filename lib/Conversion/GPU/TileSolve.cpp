@@ -32,25 +32,6 @@ void TileEmitter::inverse(tile::InverseOp op) {
   if (op.getScale())
     scale = use(op.getScale());
 
-  /// Where a lane's ldmatrix or stmatrix piece of block (I, J) is.
-  auto blockAt = [&](const SharedTile &tile, Value I, Value J, bool swap) {
-    Value offset =
-        p.bitXor(matrixOffset(p.shl(I, 4), 0, swap), p.shl(p.bitAnd(J, 3), 5));
-    return p.at(p.at(tile.base, offset), p.mul(p.shr(J, 2), R * 128));
-  };
-  auto storeBlock = [&](const SharedTile &tile, Value I, Value J,
-                        ArrayRef<Value> four) {
-    if (p.chip.hopper())
-      return p.stmatrix4(blockAt(tile, I, J, false), four, false);
-    Value row = p.add(p.shl(I, 4), g);
-    Value panel = p.mul(p.shr(J, 2), R * 128);
-    for (int64_t i = 0; i < 4; ++i) {
-      Value piece = p.bitXor(p.add(p.shl(p.bitAnd(J, 3), 1), i / 2), g);
-      Value offset = p.add(
-          p.add(p.add(p.shl(row, 7), p.shl(piece, 4)), p.shl(t, 2)), panel);
-      p.store(four[i], p.at(p.at(tile.base, offset), i % 2 * 8 * 128));
-    }
-  };
   auto packed = [&](ArrayRef<Value> eight) {
     Values out;
     for (int64_t i = 0; i < 8; i += 2)

@@ -12,6 +12,7 @@
 
 #include "plum/ABI/GpuABI.h"
 #include "plum/Conversion/Passes.h"
+#include "plum/Target/GpuChip.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -69,6 +70,12 @@ namespace {
 struct TileToNVVMPass : public plum::impl::TileToNVVMPassBase<TileToNVVMPass> {
   using TileToNVVMPassBase::TileToNVVMPassBase;
 
+  /// plum_kda_prepare64 gives plum_kda_index64.
+  static std::string nameBeside(tile::KernelOp kernel, StringRef role) {
+    auto [before, after] = kernel.getSymName().rsplit(kernel.getRole());
+    return (before + role + after).str();
+  }
+
   static void describe(Ptx &p, StringRef role, int64_t chunk,
                        const KernelShape &shape, StringRef grid) {
     LLVM::LLVMFuncOp f = p.function();
@@ -89,9 +96,7 @@ struct TileToNVVMPass : public plum::impl::TileToNVVMPassBase<TileToNVVMPass> {
          llvm::make_early_inc_range(module.getOps<tile::KernelOp>())) {
       const int64_t chunk = kernel.getChunk();
       if (kernel.getRole() == "prepare") {
-        std::string name = kernel.getSymName().str();
-        name.replace(name.rfind("prepare"), 7, "index");
-        Ptx p(module, name, chip);
+        Ptx p(module, nameBeside(kernel, "index"), chip);
         KernelShape shape = emitIndex(p, chunk);
         p.finish(shape);
         describe(p, "index", chunk, shape, "one");
@@ -99,7 +104,7 @@ struct TileToNVVMPass : public plum::impl::TileToNVVMPassBase<TileToNVVMPass> {
       Ptx p(module, kernel.getSymName(), chip);
       TileEmitter emitter(p, kernel);
       KernelShape shape = emitter.emit();
-      if (shape.sharedBytes > (chip.hopper() ? 232448 : 166912)) {
+      if (shape.sharedBytes > gpuChipOf(sm).sharedBytes) {
         kernel.emitOpError()
             << "needs " << shape.sharedBytes
             << " bytes of shared memory, more than a CTA can have";
@@ -114,9 +119,7 @@ struct TileToNVVMPass : public plum::impl::TileToNVVMPassBase<TileToNVVMPass> {
         auto [K, V] = emitter.stateShape();
         p.function()->setAttr(kSegmentBytesAttr,
                               p.getI64IntegerAttr(segmentBytes(K, V)));
-        std::string name = kernel.getSymName().str();
-        name.replace(name.rfind("summary"), 7, "combine");
-        Ptx combine(module, name, chip);
+        Ptx combine(module, nameBeside(kernel, "combine"), chip);
         KernelShape combineShape = emitCombine(combine, K, V);
         combine.finish(combineShape);
         describe(combine, "combine", chunk, combineShape, "sequences");

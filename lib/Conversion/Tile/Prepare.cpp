@@ -71,7 +71,6 @@ private:
   bool direct(const Rows &r) const {
     return r.raw && graph.decay != Graph::Decay::Channel;
   }
-  Value diagonal(const Scores &s, Value acc);
 
   TileBuilder &b;
   const Graph &graph;
@@ -79,12 +78,12 @@ private:
   const int64_t R, K, blocks;
 
   std::optional<RowMaths> maths;
-  llvm::StringMap<Value> inputs;       ///< Raw tiles [R, d].
-  SmallVector<Value> free;             ///< Raw tiles, reusable strip by strip.
-  Value logDecay;                      ///< [R, K] or [R]
-  Value sums;                          ///< F [blocks, K]
-  Value before, after, between, total; ///< 2^P, 2^Q tables; 2^(sums between).
-  Value cumulated;                     ///< G [1, R] of a scalar decay.
+  llvm::StringMap<Value> inputs;  ///< Raw tiles [R, d].
+  SmallVector<Value> free;        ///< Raw tiles, reusable strip by strip.
+  Value logDecay;                 ///< [R, K] or [R]
+  Value sums;                     ///< F [blocks, K]
+  Value before, after, between;   ///< 2^P, 2^Q tables; 2^(sums between).
+  Value cumulated;                ///< G [1, R] of a scalar decay.
   SmallVector<Value> xs;          ///< bf16 [R, K] by distinct score rows x.
   SmallVector<Rows> xRows, yRows; ///< Distinct rows of scores.
   SmallVector<Value> yTiles;      ///< Shared, by yRows.

@@ -55,10 +55,15 @@ private:
   };
   Reads reads(const Sum &s, Value state);
   /// All of it, with the factors; null where there is nothing.
-  Value total(const Reads &reads, Value onto);
+  Value total(const Reads &reads);
   /// Rows (tokens, which are columns here) times their factors, from the parts
   /// of this chunk or of the one before.
   Value scaled(Value rows, unsigned vector, ArrayRef<Value> parts);
+  /// The block that a solve makes.
+  unsigned solvedBlock(unsigned solve) const {
+    return llvm::find(graph.blocks, RowBlock{RowBlock::Solve, solve, Value()}) -
+           graph.blocks.begin();
+  }
   /// A block as it meets a key tile.
   Value keyOperand(unsigned key, unsigned block, ArrayRef<Value> solved);
   Value dot(Value a, Value tile, Value onto, bool transposed);
@@ -220,10 +225,8 @@ Value Scan::scaled(Value rows, unsigned vector, ArrayRef<Value> parts) {
                                                      row, true)));
 }
 
-Value Scan::total(const Reads &reads, Value onto) {
+Value Scan::total(const Reads &reads) {
   Value out = reads.total;
-  if (onto)
-    out = out ? b.add(out, onto) : onto;
   for (auto [product, vector] : reads.raw) {
     Value rows = scaled(product, vector, c);
     out = out ? b.add(rows, out) : rows;
@@ -326,20 +329,12 @@ void Scan::build() {
 
   // Carried: the state; with solves, sums of the outputs that wait for their
   // products, and the blocks of these.
-  SmallVector<unsigned> waiting; // Outputs (of graph.reads).
   SmallVector<unsigned> waitingBlocks;
-  for (auto [i, s] : llvm::enumerate(graph.reads)) {
-    bool waits = false;
+  for (const Sum &s : graph.reads)
     for (auto [tile, block] : s.products)
-      if (deferred(block)) {
-        waits = true;
-        if (!llvm::is_contained(waitingBlocks, block))
-          waitingBlocks.push_back(block);
-      }
-    if (waits)
-      waiting.push_back(i);
-  }
-  const bool defer = !waiting.empty();
+      if (deferred(block) && !llvm::is_contained(waitingBlocks, block))
+        waitingBlocks.push_back(block);
+  const bool defer = !waitingBlocks.empty();
   SmallVector<Value> init{start};
   if (defer) {
     for (size_t i = 0; i < graph.reads.size(); ++i)
@@ -433,7 +428,7 @@ void Scan::build() {
       Reads mine = i ? reads(s, packed) : firstReads;
       for (auto [tile, block] : s.products)
         mine.total = dot(operand(block), c[scorePart[tile]], mine.total, false);
-      Value right = total(mine, Value());
+      Value right = total(mine);
       if (s.base) {
         Value base = b.widen(operand(*s.base));
         right = !right          ? base
@@ -443,10 +438,7 @@ void Scan::build() {
       Value u = dot(b.narrow(right), c[solvePart[solve.tile]], Value(),
                     /*transposed=*/true);
       rights[i] = u;
-      unsigned block =
-          llvm::find(graph.blocks,
-                     RowBlock{RowBlock::Solve, unsigned(i), Value()}) -
-          graph.blocks.begin();
+      unsigned block = solvedBlock(i);
       // Later solves and products take it as an operand.
       if (i + 1 < graph.solves.size())
         fragments[block] = b.narrow(u);
@@ -483,10 +475,7 @@ void Scan::build() {
     if (!next)
       next = carryState(state);
     for (auto [i, u] : llvm::enumerate(rights)) {
-      unsigned block =
-          llvm::find(graph.blocks,
-                     RowBlock{RowBlock::Solve, unsigned(i), Value()}) -
-          graph.blocks.begin();
+      unsigned block = solvedBlock(i);
       if (!fragments[block])
         fragments[block] = b.narrow(u);
     }
@@ -497,8 +486,7 @@ void Scan::build() {
     carried.push_back(next);
     for (size_t i = 0; i < graph.reads.size(); ++i)
       if (!pending[i].raw.empty()) {
-        outs[i] = lateFactor(i) ? pending[i].raw[0].first
-                                : total(pending[i], Value());
+        outs[i] = lateFactor(i) ? pending[i].raw[0].first : total(pending[i]);
         direct(i);
       }
     if (defer) {
