@@ -20,6 +20,8 @@
 
 using namespace plum;
 using namespace plum::test;
+using runtime::portableNormal;
+using runtime::portableUniform;
 namespace fs = std::filesystem;
 
 //===----------------------------------------------------------------------===//
@@ -230,6 +232,48 @@ Data Data::sequence(int64_t n) const {
     if (has(state->name))
       part.tensors[state->name] = slice(tensors.at(state->name), 0, n, n + 1);
   return part;
+}
+
+Data test::realistic(const Layer &layer, Sizes sizes, uint32_t seed,
+                     int64_t keyHeads) {
+  Data data(layer, sizes);
+  uint32_t tid = 1;
+  bool first = true;
+  for (const frontend::Symbol *input : layer.ast().inputs) {
+    data.fill(input->name, normal(seed, tid++), first ? keyHeads : 0);
+    first = false;
+  }
+  for (const frontend::Symbol *param : layer.ast().params) {
+    ++tid;
+    auto with = [&](double (*value)(double n, double u, int64_t i)) {
+      data.fill(param->name, [=](int64_t i) {
+        return value(portableNormal(seed, tid, uint32_t(i)),
+                     portableUniform(seed, tid + 100, uint32_t(i)), i);
+      });
+    };
+    if (param->name == "A_log")
+      with([](double, double u, int64_t) { return std::log(1 + 15 * u); });
+    else if (param->name == "dt_bias")
+      with([](double n, double, int64_t) { return n - 3; });
+    else if (param->name == "log_gamma")
+      with([](double, double, int64_t h) {
+        return std::log1p(-std::exp2(-5. - double(h)));
+      });
+    else if (param->name == "xi")
+      with([](double n, double, int64_t) { return 1 + 0.3 * n; });
+    else
+      with([](double n, double, int64_t) { return n; });
+  }
+  for (const frontend::Symbol *state : layer.ast().states) {
+    ++tid;
+    // A normaliser counts what was written: positive.
+    data.fill(state->name, [=](int64_t i) {
+      double n = portableNormal(seed, tid, uint32_t(i));
+      return state->shape.kind == frontend::Shape::Row ? 1 + std::abs(n)
+                                                       : 0.25 * n;
+    });
+  }
+  return data;
 }
 
 double test::maxAbs(const Tensor &tensor) {

@@ -142,6 +142,12 @@ public:
   std::vector<int64_t> cuSeqlens;
 };
 
+/// What a model would feed: normal activations and raw gates, params as their
+/// papers initialise them, states from something read before. The first input
+/// has `keyHeads` heads; 0 stands for all of them.
+Data realistic(const Layer &layer, Sizes sizes, uint32_t seed,
+               int64_t keyHeads = 0);
+
 /// The float64 recurrence. With `at`, also the states after so many tokens of
 /// every sequence, as "S@64".
 Values reference(const Layer &layer, const Data &data,

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/integration/StepEmulation.h"
+#include "test/integration/GpuEmulation.h"
 
 #include "gtest/gtest.h"
 
@@ -67,10 +67,10 @@ void check(const Run &run, Sizes sizes, uint32_t seed, bool states,
   placing.chunk = run.chunk;
   placing.target = run.target;
   placing.segments = run.segments;
-  Values got = emulateStep(layer, data, placing);
-  expectStep(data, placing, got, reference(layer, data), 5e-3, 5e-3,
-             run.layer + " T " + std::to_string(sizes.tokens) + " P " +
-                 std::to_string(run.segments));
+  Values got = emulate(layer, data, placing);
+  expectEmulated(data, placing, got, reference(layer, data), 5e-3, 5e-3,
+                 run.layer + " T " + std::to_string(sizes.tokens) + " P " +
+                     std::to_string(run.segments));
 }
 
 class GpuChunk : public ::testing::TestWithParam<std::string> {};
@@ -129,8 +129,8 @@ TEST(GpuChunkSegments, InitialStates) {
   placing.state = DType::BF16;
   placing.slots = {2, -1, 0};
   placing.slotPadding = 8;
-  Values got = emulateStep(layer, data, placing);
-  expectStep(data, placing, got, reference(layer, data), 5e-3, 5e-3, "kda");
+  Values got = emulate(layer, data, placing);
+  expectEmulated(data, placing, got, reference(layer, data), 5e-3, 5e-3, "kda");
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, GpuChunk,

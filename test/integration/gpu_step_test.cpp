@@ -11,8 +11,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "plum/ABI/GpuABI.h"
+#include "test/integration/GpuEmulation.h"
 #include "test/integration/RandomSpec.h"
-#include "test/integration/StepEmulation.h"
 
 #include "gtest/gtest.h"
 
@@ -33,46 +33,6 @@ static const std::vector<std::string> &shippedLayers() {
       "gated_deltanet",   "kda",    "kda_k3", "gdn2", "rwkv7",
       "deltaproduct"};
   return names;
-}
-
-/// Normal activations and raw gates. Rows of K have `keyHeads` heads.
-static Data realistic(const Layer &layer, Sizes sizes, uint32_t seed,
-                      int64_t keyHeads = 0) {
-  Data data(layer, sizes);
-  uint32_t tid = 1;
-  bool first = true;
-  for (const frontend::Symbol *input : layer.ast().inputs) {
-    data.fill(input->name, normal(seed, tid++), first ? keyHeads : 0);
-    first = false;
-  }
-  for (const frontend::Symbol *param : layer.ast().params) {
-    ++tid;
-    auto with = [&](double (*value)(double n, double u, int64_t i)) {
-      data.fill(param->name, [=](int64_t i) {
-        return value(portableNormal(seed, tid, uint32_t(i)),
-                     portableUniform(seed, tid + 100, uint32_t(i)), i);
-      });
-    };
-    if (param->name == "A_log")
-      with([](double, double u, int64_t) { return std::log(1 + 15 * u); });
-    else if (param->name == "dt_bias")
-      with([](double n, double, int64_t) { return n - 3; });
-    else if (param->name == "log_gamma")
-      with([](double, double, int64_t h) {
-        return std::log1p(-std::exp2(-5. - double(h)));
-      });
-    else
-      with([](double n, double, int64_t) { return n; });
-  }
-  for (const frontend::Symbol *state : layer.ast().states) {
-    ++tid;
-    data.fill(state->name, [=](int64_t i) {
-      double n = portableNormal(seed, tid, uint32_t(i));
-      return state->shape.kind == frontend::Shape::Row ? 1 + std::abs(n)
-                                                       : 0.25 * n;
-    });
-  }
-  return data;
 }
 
 //===----------------------------------------------------------------------===//
@@ -111,10 +71,11 @@ static void checkPool(const Layer &layer, int64_t tokens) {
                       .wideIndices = columnMajor,
                       .seed = uint64_t(tokens)};
       const Data &start = exact ? data : rounded;
-      expectStep(start, placing, emulateStep(layer, start, placing),
-                 exact ? truth : after, exact ? kStateR : kBFloatR, kOutputR,
-                 std::string(name(state)) + (columnMajor ? " [V, K]" : "") +
-                     ", T = " + std::to_string(tokens));
+      expectEmulated(start, placing, emulate(layer, start, placing),
+                     exact ? truth : after, exact ? kStateR : kBFloatR,
+                     kOutputR,
+                     std::string(name(state)) + (columnMajor ? " [V, K]" : "") +
+                         ", T = " + std::to_string(tokens));
     }
 }
 
@@ -132,8 +93,8 @@ TEST_P(ShippedSteps, OddSizesFromNothing) {
   for (const frontend::Symbol *state : layer.ast().states)
     data.tensors.erase(state->name);
   Placing placing{.rowPadding = 3};
-  expectStep(data, placing, emulateStep(layer, data, placing),
-             reference(layer, data), kStateR, kOutputR, "from nothing");
+  expectEmulated(data, placing, emulate(layer, data, placing),
+                 reference(layer, data), kStateR, kOutputR, "from nothing");
 }
 
 TEST_P(ShippedSteps, PackedSequences) {
@@ -147,9 +108,9 @@ TEST_P(ShippedSteps, PackedSequences) {
         return 1 + std::abs(portableNormal(34, 5, uint32_t(i)));
       });
     Placing placing{.wideIndices = wide};
-    Values got = emulateStep(layer, data, placing);
-    expectStep(data, placing, got, reference(layer, data), kStateR, kOutputR,
-               "packed");
+    Values got = emulate(layer, data, placing);
+    expectEmulated(data, placing, got, reference(layer, data), kStateR,
+                   kOutputR, "packed");
     // A sequence of no tokens keeps its state.
     for (const frontend::Symbol *state : layer.ast().states)
       EXPECT_EQ(distance(slice(got[state->name], 0, 1, 2),
@@ -164,7 +125,7 @@ TEST_P(ShippedSteps, PackedSequences) {
 TEST_P(ShippedSteps, BitsDoNotDependOnTheBatch) {
   Layer &layer = this->layer(64, 64);
   Data data = realistic(layer, {.batch = 4, .tokens = 2, .heads = 2}, 35);
-  Values all = emulateStep(layer, data);
+  Values all = emulate(layer, data);
   for (int64_t half : {0, 2}) {
     Data part = data;
     part.sizes.batch = 2;
@@ -174,7 +135,7 @@ TEST_P(ShippedSteps, BitsDoNotDependOnTheBatch) {
         tensor = slice(tensor, 0, half, half + 2);
     for (const auto &[name, tensor] : all)
       expected[name] = slice(tensor, 0, half, half + 2);
-    expectSame(emulateStep(layer, part, {.rowPadding = 8, .seed = 7}), expected,
+    expectSame(emulate(layer, part, {.rowPadding = 8, .seed = 7}), expected,
                "half a batch in strided rows");
   }
 }
@@ -201,8 +162,8 @@ TEST(StepCases, C17DecodeFromAnIndexedPool) {
       Placing placing{.slots = {7, 0, 3, 12, 9, -1, -1, -1},
                       .slotPadding = padding,
                       .wideIndices = wide};
-      Values got = emulateStep(layer, data, placing);
-      expectStep(data, placing, got, truth, kStateR, kOutputR, "C17");
+      Values got = emulate(layer, data, placing);
+      expectEmulated(data, placing, got, truth, kStateR, kOutputR, "C17");
       if (!dense.empty())
         expectSame(got, dense, "other indices, padded slots");
       dense = got;
@@ -217,8 +178,8 @@ static void checkText(const std::string &name, const std::string &text,
                       double outputR = kOutputR) {
   Layer layer({name, text, {}}, Precision::Default, {});
   Data data = realistic(layer, {.batch = 2, .tokens = 3, .heads = 2}, 41);
-  expectStep(data, {.seed = 1}, emulateStep(layer, data, {.seed = 1}),
-             reference(layer, data), kStateR, outputR, name);
+  expectEmulated(data, {.seed = 1}, emulate(layer, data, {.seed = 1}),
+                 reference(layer, data), kStateR, outputR, name);
 }
 
 TEST(StepForms, RowsOfVThatAreNeededWhole) {
@@ -366,7 +327,7 @@ TEST(StepForms, StatesThatDoNotFitAreRefused) {
                "  output o : [V] bf16 = rmsnorm(q @ S)\n}\n",
                {}},
               Precision::Default, {});
-  std::string error = refusedStep(layer);
+  std::string error = refused(layer);
   EXPECT_NE(error.find("a thread would hold"), std::string::npos) << error;
   EXPECT_NE(error.find("a row of V is reduced"), std::string::npos) << error;
 }
@@ -411,8 +372,8 @@ static void checkSpecs(Precision precision, uint32_t stride, double outputR) {
       });
     }
     Placing placing{.columnMajor = dice.chance(0.5), .seed = seed};
-    expectStep(data, placing, emulateStep(layer, data, placing),
-               reference(layer, data), 1e-5, outputR, "drawn");
+    expectEmulated(data, placing, emulate(layer, data, placing),
+                   reference(layer, data), 1e-5, outputR, "drawn");
   }
 }
 

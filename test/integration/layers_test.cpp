@@ -29,47 +29,6 @@ static const std::vector<std::string> &shippedLayers() {
   return names;
 }
 
-/// What a model would feed: normal activations and raw gates, params as their
-/// papers initialise them.
-static Data realistic(const Layer &layer, Sizes sizes, uint32_t seed) {
-  Data data(layer, sizes);
-  uint32_t tid = 1;
-  for (const frontend::Symbol *input : layer.ast().inputs)
-    data.fill(input->name, normal(seed, tid++));
-  for (const frontend::Symbol *param : layer.ast().params) {
-    ++tid;
-    auto with = [&](double (*value)(double n, double u, int64_t i)) {
-      data.fill(param->name, [=](int64_t i) {
-        return value(portableNormal(seed, tid, uint32_t(i)),
-                     portableUniform(seed, tid + 100, uint32_t(i)), i);
-      });
-    };
-    if (param->name == "A_log")
-      with([](double, double u, int64_t) { return std::log(1 + 15 * u); });
-    else if (param->name == "dt_bias")
-      with([](double n, double, int64_t) { return n - 3; });
-    else if (param->name == "log_gamma")
-      with([](double, double, int64_t h) {
-        return std::log1p(-std::exp2(-5. - double(h)));
-      });
-    else if (param->name == "xi")
-      with([](double n, double, int64_t) { return 1 + 0.3 * n; });
-    else
-      with([](double n, double, int64_t) { return n; });
-  }
-  for (const frontend::Symbol *state : layer.ast().states) {
-    ++tid;
-    // A normaliser counts what was written: positive.
-    if (state->name == "z")
-      data.fill("z", [=](int64_t i) {
-        return 1 + std::abs(portableNormal(seed, tid, uint32_t(i)));
-      });
-    else
-      data.fill(state->name, normal(seed, tid, 0.25));
-  }
-  return data;
-}
-
 /// The truth of the first `tokens` tokens out of a run with states kept there.
 static Values prefix(const Layer &layer, const Values &truth, int64_t tokens) {
   Values part;

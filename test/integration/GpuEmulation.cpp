@@ -1,11 +1,11 @@
-//===- StepEmulation.cpp - GPU step kernels on a CPU ----------------------===//
+//===- GpuEmulation.cpp - GPU kernels on a CPU ----------------------------===//
 //
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/integration/StepEmulation.h"
+#include "test/integration/GpuEmulation.h"
 
 #include "plum/ABI/GpuABI.h"
 #include "plum/Conversion/Passes.h"
@@ -39,7 +39,7 @@ struct CompiledKernel {
   std::string role;
   int64_t slices = 1;
 };
-struct CompiledStep {
+struct CompiledLayer {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::vector<CompiledKernel> kernels; ///< In launch order.
   int64_t blobBytes = 0, segmentBytes = 0;
@@ -59,8 +59,8 @@ static mlir::MLIRContext &context() {
   return context;
 }
 
-static CompiledStep compile(const Layer &layer, const Placing &placing) {
-  CompiledStep step;
+static CompiledLayer compile(const Layer &layer, const Placing &placing) {
+  CompiledLayer code;
   Source source(layer.spec.name + ".plum", layer.spec.text);
   CompileOptions options;
   options.spec.dims = layer.spec.dims;
@@ -73,17 +73,17 @@ static CompiledStep compile(const Layer &layer, const Placing &placing) {
   CompileReport report;
   Result<std::string> text = compileToPhase(source, options, "nvvm", report);
   if (!text) {
-    step.error = text.error().str();
-    return step;
+    code.error = text.error().str();
+    return code;
   }
   mlir::ScopedDiagnosticHandler handler(&context(), [&](mlir::Diagnostic &d) {
-    step.error += d.str() + '\n';
+    code.error += d.str() + '\n';
     return mlir::success();
   });
-  step.module = mlir::parseSourceString<mlir::ModuleOp>(*text, &context());
-  if (!step.module)
-    return step;
-  for (auto function : step.module->getOps<mlir::LLVM::LLVMFuncOp>()) {
+  code.module = mlir::parseSourceString<mlir::ModuleOp>(*text, &context());
+  if (!code.module)
+    return code;
+  for (auto function : code.module->getOps<mlir::LLVM::LLVMFuncOp>()) {
     auto form = function->getAttrOfType<mlir::StringAttr>(kFormAttr);
     if (!form || form != (placing.chunk ? "chunk" : "step"))
       continue;
@@ -92,44 +92,44 @@ static CompiledStep compile(const Layer &layer, const Placing &placing) {
       return attr ? attr.getInt() : 0;
     };
     Result<emulator::Kernel> kernel =
-        emulator::Kernel::decode(*step.module, function.getSymName());
+        emulator::Kernel::decode(*code.module, function.getSymName());
     if (!kernel) {
-      step.error = kernel.error().str();
-      step.kernels.clear();
-      return step;
+      code.error = kernel.error().str();
+      code.kernels.clear();
+      return code;
     }
-    step.kernels.push_back(
+    code.kernels.push_back(
         {std::make_unique<emulator::Kernel>(std::move(*kernel)),
          function->getAttrOfType<mlir::StringAttr>(kRoleAttr).str(),
          number(kSlicesAttr)});
-    step.blobBytes = std::max(step.blobBytes, number(kBlobBytesAttr));
-    step.segmentBytes = std::max(step.segmentBytes, number(kSegmentBytesAttr));
+    code.blobBytes = std::max(code.blobBytes, number(kBlobBytesAttr));
+    code.segmentBytes = std::max(code.segmentBytes, number(kSegmentBytesAttr));
   }
-  return step;
+  return code;
 }
 
 /// The last layer's kernel is kept: tests run one layer in many ways.
-static const CompiledStep &compiled(const Layer &layer,
-                                    const Placing &placing) {
+static const CompiledLayer &compiled(const Layer &layer,
+                                     const Placing &placing) {
   static const Layer *last = nullptr;
   static std::string text;
-  static CompiledStep step;
+  static CompiledLayer code;
   std::string key = layer.spec.text + std::to_string(int(layer.precision)) +
                     std::to_string(placing.chunk) + placing.target;
   for (const auto &[name, value] : layer.spec.dims)
     key += ' ' + name + '=' + std::to_string(value);
   if (last != &layer || text != key) {
-    step = compile(layer, placing);
+    code = compile(layer, placing);
     last = &layer;
     text = key;
   }
-  return step;
+  return code;
 }
 
-std::string test::refusedStep(const Layer &layer) {
-  CompiledStep step = compile(layer, {});
-  EXPECT_TRUE(step.kernels.empty()) << "a kernel of " << layer.spec.text;
-  return step.error;
+std::string test::refused(const Layer &layer) {
+  CompiledLayer code = compile(layer, {});
+  EXPECT_TRUE(code.kernels.empty()) << "a kernel of " << layer.spec.text;
+  return code.error;
 }
 
 //===----------------------------------------------------------------------===//
@@ -165,7 +165,7 @@ class Emulation {
 public:
   Emulation(const Layer &layer, const Data &data, const Placing &placing)
       : layer(layer), data(data), placing(placing) {}
-  Values run(const CompiledStep &step);
+  Values run(const CompiledLayer &code);
 
 private:
   bool isPadding(int64_t n) const {
@@ -270,7 +270,7 @@ std::vector<char> Emulation::indices(const std::vector<int64_t> &values) {
   return bytes;
 }
 
-Values Emulation::run(const CompiledStep &step) {
+Values Emulation::run(const CompiledLayer &code) {
   const frontend::Layer &ast = layer.ast();
   const int64_t N = data.sequences(), H = data.sizes.heads;
   std::vector<Buffer> inputs, outputs, initial, final;
@@ -352,15 +352,15 @@ Values Emulation::run(const CompiledStep &step) {
   args.chunks = uint32_t(packed ? data.sizes.tokens / C + N
                                 : (data.sizes.tokens + C - 1) / C);
   const int64_t chunks = packed ? args.chunks : N * args.chunks;
-  if (step.blobBytes) {
+  if (code.blobBytes) {
     args.blobs = memory.allocate(
-        "blobs", uint64_t(std::max<int64_t>(chunks * H, 1) * step.blobBytes));
+        "blobs", uint64_t(std::max<int64_t>(chunks * H, 1) * code.blobBytes));
     args.chunk_offsets = memory.allocate("chunk_offsets", uint64_t(N + 1) * 4);
   }
   if (P > 1)
     args.segment_states = memory.allocate(
-        "segment_states", uint64_t(N * H * P) * uint64_t(step.segmentBytes));
-  for (const CompiledKernel &kernel : step.kernels) {
+        "segment_states", uint64_t(N * H * P) * uint64_t(code.segmentBytes));
+  for (const CompiledKernel &kernel : code.kernels) {
     bool splits = kernel.role == "summary" || kernel.role == "combine";
     if (kernel.role == "index" ? !packed : splits && P == 1)
       continue;
@@ -415,13 +415,13 @@ Values Emulation::run(const CompiledStep &step) {
 
 } // namespace
 
-Values test::emulateStep(const Layer &layer, const Data &data,
-                         const Placing &placing) {
-  const CompiledStep &step = compiled(layer, placing);
-  EXPECT_FALSE(step.kernels.empty()) << step.error;
-  if (step.kernels.empty())
+Values test::emulate(const Layer &layer, const Data &data,
+                     const Placing &placing) {
+  const CompiledLayer &code = compiled(layer, placing);
+  EXPECT_FALSE(code.kernels.empty()) << code.error;
+  if (code.kernels.empty())
     return {};
-  return Emulation(layer, data, placing).run(step);
+  return Emulation(layer, data, placing).run(code);
 }
 
 //===----------------------------------------------------------------------===//
@@ -438,9 +438,9 @@ static void expectR(const Tensor &x, const Tensor &ref, double limit,
   EXPECT_LE(r, limit) << what; // NaN is not
 }
 
-void test::expectStep(const Data &data, const Placing &placing,
-                      const Values &got, const Values &truth, double stateR,
-                      double outputR, const std::string &what) {
+void test::expectEmulated(const Data &data, const Placing &placing,
+                          const Values &got, const Values &truth, double stateR,
+                          double outputR, const std::string &what) {
   ASSERT_FALSE(got.empty()) << what;
   const frontend::Layer &ast = data.layer->ast();
   bool packed = !data.cuSeqlens.empty();

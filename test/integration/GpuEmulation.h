@@ -1,17 +1,18 @@
-//===- StepEmulation.h - GPU step kernels on a CPU --------------*- C++ -*-===//
+//===- GpuEmulation.h - GPU kernels on a CPU ---------------------*- C++
+//-*-===//
 //
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Compiles a layer's step kernel for a GPU and runs it in the emulator, with
+// Compiles a layer's kernels for a GPU and runs them in the emulator, with
 // tensors laid out as a test asks for. As in Harness.h every run is hostile:
 // inputs of padding rows are NaN, outputs start as 777, slots that nobody names
 // hold NaN and must keep every bit.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLUM_TEST_INTEGRATION_STEPEMULATION_H
-#define PLUM_TEST_INTEGRATION_STEPEMULATION_H
+#ifndef PLUM_TEST_INTEGRATION_GPUEMULATION_H
+#define PLUM_TEST_INTEGRATION_GPUEMULATION_H
 
 #include "test/integration/Harness.h"
 
@@ -35,17 +36,17 @@ struct Placing {
 
 /// Outputs and final states; what a padding row has is left as it was. Empty,
 /// with a test failure, when the kernel does not compile or is found wrong.
-Values emulateStep(const Layer &layer, const Data &data,
-                   const Placing &placing = {});
+Values emulate(const Layer &layer, const Data &data,
+               const Placing &placing = {});
 
 /// The error that refuses a layer; empty, with a test failure, if none does.
-std::string refusedStep(const Layer &layer);
+std::string refused(const Layer &layer);
 
 /// R of every sequence's states and outputs that is not padding.
-void expectStep(const Data &data, const Placing &placing, const Values &got,
-                const Values &truth, double stateR, double outputR,
-                const std::string &what);
+void expectEmulated(const Data &data, const Placing &placing, const Values &got,
+                    const Values &truth, double stateR, double outputR,
+                    const std::string &what);
 
 } // namespace plum::test
 
-#endif // PLUM_TEST_INTEGRATION_STEPEMULATION_H
+#endif // PLUM_TEST_INTEGRATION_GPUEMULATION_H
