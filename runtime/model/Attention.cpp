@@ -11,6 +11,7 @@
 
 #include "runtime/model/Attention.h"
 
+#include "runtime/model/Backend.h"
 #include "runtime/model/Blas.h"
 #include "runtime/model/Dots.h"
 
@@ -92,6 +93,8 @@ double costOf(const std::vector<Piece> &pieces, int64_t width) {
 
 Rows Attention::run(const Work &work, const View &q, const View &k,
                     const View &v) const {
+  if (work.backend)
+    return work.backend->attend(work, *this, q, k, v);
   Rows row(1, cacheWidth());
   for (const Span &span : work.spans)
     for (int64_t t = 0; t < span.length; ++t) {
@@ -123,6 +126,8 @@ Rows Attention::run(const Work &work, const View &q, const View &k,
 
 Rows LatentAttention::run(const Work &work, const View &q,
                           const View &rows) const {
+  if (work.backend)
+    return work.backend->attend(work, *this, q, rows);
   for (const Span &span : work.spans)
     work.states->append(span.slot, state, rows.rows(span.begin, span.length));
   Rows out(q.count, heads * valueDim);

@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/model/Conv.h"
+
+#include "runtime/model/Backend.h"
 #include "runtime/model/Elementwise.h"
 
 #include <algorithm>
@@ -27,6 +29,8 @@ void ShortConv::addChannels(const Vector &weight, int64_t count) {
 }
 
 Rows ShortConv::run(const Work &work, const View &x) const {
+  if (work.backend)
+    return work.backend->convolve(work, *this, x);
   Rows y(x.count, channels);
   const int64_t past = width - 1;
   auto token = [&](const Span &span, const float *state, int64_t t) {

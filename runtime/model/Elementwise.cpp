@@ -7,6 +7,10 @@
 
 #include "runtime/model/Elementwise.h"
 
+#include "runtime/model/Backend.h"
+#include "runtime/model/Dots.h"
+
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -59,7 +63,31 @@ void normalize(const Work &work, const float *x, float *y, const Vector &weight,
 
 } // namespace
 
+Rows embed(const Work &work, const Matrix &table,
+           std::span<const int32_t> ids) {
+  if (work.backend)
+    return work.backend->embed(work, table);
+  Rows x(int64_t(ids.size()), table.cols);
+  for (size_t t = 0; t < ids.size(); ++t)
+    DotKernels::get().widen(table.slice(ids[t], 1), x.row(int64_t(t)));
+  work.round(x);
+  return x;
+}
+
+void addPlaces(const Work &work, const View &x, const Matrix &table) {
+  if (work.backend)
+    return work.backend->addPlaces(work, x, table);
+  Rows place(1, x.width);
+  for (const Span &span : work.spans)
+    for (int64_t t = 0; t < span.length; ++t) {
+      DotKernels::get().widen(table.slice(span.past + t, 1), place.row(0));
+      add(work, x.rows(span.begin + t, 1), place);
+    }
+}
+
 Rows rmsNorm(const Work &work, const View &x, const Vector &weight, float eps) {
+  if (work.backend)
+    return work.backend->rmsNorm(work, x, weight, eps);
   Rows y(x.count, x.width);
   forRows(work, x, 1,
           [&](int64_t i) { normalize(work, x.row(i), y.row(i), weight, eps); });
@@ -68,6 +96,8 @@ Rows rmsNorm(const Work &work, const View &x, const Vector &weight, float eps) {
 
 void rmsNormHeads(const Work &work, const View &x, const Vector &weight,
                   float eps) {
+  if (work.backend)
+    return work.backend->rmsNormHeads(work, x, weight, eps);
   int64_t width = int64_t(weight.size());
   forRows(work, x, 1, [&](int64_t i) {
     for (float *head = x.row(i); head < x.row(i) + x.width; head += width)
@@ -77,6 +107,8 @@ void rmsNormHeads(const Work &work, const View &x, const Vector &weight,
 
 Rows layerNorm(const Work &work, const View &x, const Vector &weight,
                const Vector &bias, float eps) {
+  if (work.backend)
+    return work.backend->layerNorm(work, x, weight, bias, eps);
   Rows y(x.count, x.width);
   forRows(work, x, 2, [&](int64_t i) {
     const float *from = x.row(i);
@@ -96,6 +128,8 @@ Rows layerNorm(const Work &work, const View &x, const Vector &weight,
 }
 
 void add(const Work &work, const View &x, const View &y) {
+  if (work.backend)
+    return work.backend->add(work, x, y);
   forRows(work, x, 0.2, [&](int64_t i) {
     for (int64_t c = 0; c < x.width; ++c)
       x.row(i)[c] += y.row(i)[c];
@@ -104,6 +138,8 @@ void add(const Work &work, const View &x, const View &y) {
 }
 
 void addBias(const Work &work, const View &x, const Vector &bias) {
+  if (work.backend)
+    return work.backend->addBias(work, x, bias);
   forRows(work, x, 0.2, [&](int64_t i) {
     for (int64_t c = 0; c < x.width; ++c)
       x.row(i)[c] += bias[size_t(c)];
@@ -113,6 +149,8 @@ void addBias(const Work &work, const View &x, const Vector &bias) {
 
 void gated(const Work &work, const Activation &act, const View &g,
            const View &u) {
+  if (work.backend)
+    return work.backend->gated(work, act, g, u);
   forRows(work, g, 10, [&](int64_t i) {
     float *gate = g.row(i);
     const float *up = u.row(i);
@@ -132,6 +170,8 @@ void gated(const Work &work, const Activation &act, const View &g,
 }
 
 void activate(const Work &work, const Activation &act, const View &x) {
+  if (work.backend)
+    return work.backend->activate(work, act, x);
   constexpr float root = std::numbers::sqrt2_v<float>;
   const float factor = std::sqrt(2 / std::numbers::pi_v<float>);
   forRows(work, x, 10, [&](int64_t i) {
@@ -144,7 +184,18 @@ void activate(const Work &work, const Activation &act, const View &x) {
   work.round(x);
 }
 
+void gateRows(const Work &work, const View &x, const View &gate) {
+  if (work.backend)
+    return work.backend->gateRows(work, x, gate);
+  for (int64_t t = 0; t < x.count; ++t)
+    for (int64_t c = 0; c < x.width; ++c)
+      x.row(t)[c] *= sigmoid(gate.row(t)[0]);
+  work.round(x);
+}
+
 void gateSigmoid(const Work &work, const View &x, const View &gate) {
+  if (work.backend)
+    return work.backend->gateSigmoid(work, x, gate);
   forRows(work, x, 5, [&](int64_t i) {
     for (int64_t c = 0; c < x.width; ++c) {
       float factor = sigmoid(gate.row(i)[c]);
@@ -158,6 +209,8 @@ void gateSigmoid(const Work &work, const View &x, const View &gate) {
 
 void normThenGate(const Work &work, const View &o, const View &gate,
                   const Vector &weight, float eps, GateKind act) {
+  if (work.backend)
+    return work.backend->normThenGate(work, o, gate, weight, eps, act);
   int64_t width = int64_t(weight.size());
   forRows(work, o, 6, [&](int64_t i) {
     for (int64_t begin = 0; begin < o.width; begin += width) {
@@ -174,6 +227,8 @@ void normThenGate(const Work &work, const View &o, const View &gate,
 
 void gateThenNorm(const Work &work, const View &o, const View &gate,
                   const Vector &weight, float eps) {
+  if (work.backend)
+    return work.backend->gateThenNorm(work, o, gate, weight, eps);
   forRows(work, o, 6, [&](int64_t i) {
     float *x = o.row(i);
     for (int64_t c = 0; c < o.width; ++c)
@@ -184,6 +239,8 @@ void gateThenNorm(const Work &work, const View &o, const View &gate,
 
 void rotate(const Work &work, const View &x, int64_t width, int64_t dims,
             double theta) {
+  if (work.backend)
+    return work.backend->rotate(work, x, width, dims, theta);
   int64_t half = dims / 2;
   for (const Span &span : work.spans)
     for (int64_t t = 0; t < span.length; ++t)
@@ -200,6 +257,46 @@ void rotate(const Work &work, const View &x, int64_t width, int64_t dims,
         }
       }
   work.round(x);
+}
+
+void pickHeads(const Work &work, const View &from, int64_t stride,
+               int64_t begin, int64_t width, const View &to) {
+  if (work.backend)
+    return work.backend->pickHeads(work, from, stride, begin, width, to);
+  for (int64_t t = 0; t < to.count; ++t)
+    for (int64_t head = 0; head * width < to.width; ++head)
+      std::copy_n(from.row(t) + head * stride + begin, width,
+                  to.row(t) + head * width);
+}
+
+Rows mixture(const Work &work, std::span<const View> sources,
+             const Vector &mixer) {
+  if (work.backend)
+    return work.backend->mixture(work, sources, mixer);
+  int64_t count = sources[0].count, width = sources[0].width;
+  Rows h(count, width);
+  double cost = double(count * width) * double(sources.size());
+  work.each(count, cost, [&](int, int64_t t) {
+    std::vector<float> p;
+    for (const View &source : sources) {
+      const float *row = source.row(t);
+      double squares = 0, dot = 0;
+      for (int64_t c = 0; c < width; ++c) {
+        squares += double(row[c]) * double(row[c]);
+        dot += double(row[c]) * double(mixer[size_t(c)]);
+      }
+      p.push_back(float(dot / std::sqrt(squares / double(width) + 1e-5)));
+    }
+    float largest = *std::max_element(p.begin(), p.end()), sum = 0;
+    for (float &value : p)
+      sum += value = std::exp(value - largest);
+    std::fill_n(h.row(t), width, 0.0f);
+    for (size_t i = 0; i < sources.size(); ++i)
+      for (int64_t c = 0; c < width; ++c)
+        h.row(t)[c] += p[i] / sum * sources[i].row(t)[c];
+  });
+  work.round(h);
+  return h;
 }
 
 } // namespace plum::model

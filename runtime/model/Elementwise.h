@@ -17,6 +17,11 @@
 
 namespace plum::model {
 
+/// The rows of a table that the batch's tokens name.
+Rows embed(const Work &work, const Matrix &table, std::span<const int32_t> ids);
+/// x[t] += the row of a table for the token's position.
+void addPlaces(const Work &work, const View &x, const Matrix &table);
+
 float sigmoid(float x);
 float silu(float x);
 
@@ -49,6 +54,8 @@ void gated(const Work &work, const Activation &act, const View &g,
 /// x = act(x): one of the GELUs.
 void activate(const Work &work, const Activation &act, const View &x);
 
+/// x[t] *= sigmoid(gate[t]), one gate for each row.
+void gateRows(const Work &work, const View &x, const View &gate);
 /// x *= sigmoid(gate).
 void gateSigmoid(const Work &work, const View &x, const View &gate);
 enum class GateKind : uint8_t { Sigmoid, SiLU };
@@ -65,6 +72,16 @@ void gateThenNorm(const Work &work, const View &o, const View &gate,
 /// position * theta^(-2 i / dims).
 void rotate(const Work &work, const View &x, int64_t width, int64_t dims,
             double theta);
+
+/// A part of every head: to[t] has heads of `width` columns, head h of them
+/// from[t][h * stride + begin ...].
+void pickHeads(const Work &work, const View &from, int64_t stride,
+               int64_t begin, int64_t width, const View &to);
+
+/// Softmax over sources, for each row by itself, scored by their normed product
+/// with the mixer; the values are the rows as they are.
+Rows mixture(const Work &work, std::span<const View> sources,
+             const Vector &mixer);
 
 } // namespace plum::model
 

@@ -11,6 +11,8 @@
 
 #include "runtime/model/Experts.h"
 
+#include "runtime/model/Backend.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -18,7 +20,7 @@
 namespace plum::model {
 
 Rows Mlp::run(const Work &work, const Activation &act, const View &x) const {
-  Rows g(x.count, gate.rows), u(x.count, up.rows);
+  Rows g = work.rows(x.count, gate.rows), u = work.rows(x.count, up.rows);
   Product both[] = {{x, &gate, g}, {x, &up, u}};
   multiply(work, both);
   gated(work, act, g, u);
@@ -64,6 +66,8 @@ Experts::Choice Experts::choose(const float *logits) const {
 
 /// The weighted sum of the chosen experts of z; the router sees x.
 Rows Experts::routed(const Work &work, const View &x, const View &z) const {
+  if (work.backend)
+    return work.backend->route(work, *this, x, z);
   Rows logits(x.count, router.rows);
   Product route{x, &router, logits};
   multiplyExact(work, {&route, 1});
@@ -130,13 +134,8 @@ Rows Experts::run(const Work &work, const View &x) const {
   }
   if (shared.gate) {
     Rows s = shared.run(work, act, x);
-    if (sharedGate) {
-      Rows gate = linear(work, x, sharedGate);
-      for (int64_t t = 0; t < s.count; ++t)
-        for (int64_t c = 0; c < s.width; ++c)
-          s.row(t)[c] *= sigmoid(gate.row(t)[0]);
-      work.round(s);
-    }
+    if (sharedGate)
+      gateRows(work, s, linear(work, x, sharedGate));
     add(work, y, s);
   }
   return y;

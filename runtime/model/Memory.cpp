@@ -12,6 +12,7 @@
 #include "runtime/Executor.h"
 #include "runtime/ReferenceRun.h"
 #include "runtime/StatePort.h"
+#include "runtime/model/Backend.h"
 #include "runtime/model/Config.h"
 #include "runtime/model/SpecTexts.h"
 
@@ -192,33 +193,20 @@ MemoryKernel::reference(const MemorySpec &spec) {
   return std::shared_ptr<MemoryKernel>(std::move(kernel));
 }
 
-Rows MemoryLayer::run(const Work &work,
-                      std::initializer_list<Input> inputs) const {
-  const Manifest &manifest = kernel->manifest();
-  const int64_t count = inputs.begin()->rows.count;
-  RunArgs args;
-  for (const Input &input : inputs) {
-    TensorView &view = args.inputs.emplace_back();
-    int64_t d = input.rows.width / input.heads;
-    view = {input.rows.data,
-            DType::F32,
-            {1, count, input.heads, d},
-            {count * input.rows.stride, input.rows.stride, d, 1}};
-  }
-  for (const Vector &values : params)
-    args.params.push_back(TensorView::dense(const_cast<float *>(values.data()),
-                                            DType::F32, 1, 1, heads,
-                                            int64_t(values.size()) / heads));
-  int64_t width = heads * manifest.outputs[0].elements();
-  Rows out(count, width);
-  args.outputs.push_back(TensorView::dense(out.row(0), DType::F32, 1, count,
-                                           heads, width / heads));
+TensorView MemoryLayer::heading(const void *data, DType type, int64_t count,
+                                int64_t stride, int64_t width, int64_t heads) {
+  int64_t d = width / heads;
+  return {const_cast<void *>(data),
+          type,
+          {1, count, heads, d},
+          {count * stride, stride, d, 1}};
+}
 
+void MemoryLayer::addStates(const Work &work, RunArgs &args) const {
   StatePool &pool = *work.states;
-  double size = 0;
-  for (size_t s = 0; s < manifest.states.size(); ++s) {
-    auto [rows, cols] =
-        stateExtents(manifest.states[s], runtime::StateLayout::KV);
+  const std::vector<ManifestTensor> &states = kernel->manifest().states;
+  for (size_t s = 0; s < states.size(); ++s) {
+    auto [rows, cols] = stateExtents(states[s], runtime::StateLayout::KV);
     auto view = [&](float *data, int64_t many) {
       return TensorView{data,
                         DType::F32,
@@ -230,10 +218,29 @@ Rows MemoryLayer::run(const Work &work,
     if (work.checkpoints)
       args.snapshots.push_back(
           view(pool.checkpoint(0, 0, index), pool.checkpoints()));
-    size += double(rows * cols);
   }
   args.initialStates = args.finalStates;
   args.snapshotEvery = work.checkpoints ? 1 : 0;
+}
+
+Rows MemoryLayer::run(const Work &work,
+                      std::initializer_list<Input> inputs) const {
+  if (work.backend)
+    return work.backend->remember(work, *this, inputs);
+  const int64_t count = inputs.begin()->rows.count;
+  RunArgs args;
+  for (const Input &input : inputs)
+    args.inputs.push_back(heading(input.rows.data, DType::F32, count,
+                                  input.rows.stride, input.rows.width,
+                                  input.heads));
+  for (const Vector &values : params)
+    args.params.push_back(TensorView::dense(const_cast<float *>(values.data()),
+                                            DType::F32, 1, 1, heads,
+                                            int64_t(values.size()) / heads));
+  Rows out(count, outputWidth());
+  args.outputs.push_back(
+      heading(out.row(0), DType::F32, count, out.width, out.width, heads));
+  addStates(work, args);
   std::vector<int64_t> cuts{0}, slots;
   for (const Span &span : work.spans) {
     cuts.push_back(span.begin + span.length);
@@ -242,6 +249,9 @@ Rows MemoryLayer::run(const Work &work,
   args.cuSeqlens = {cuts.data(), DType::I64, int64_t(cuts.size())};
   args.slots = {slots.data(), DType::I64, int64_t(slots.size())};
 
+  double size = 0;
+  for (const ManifestTensor &tensor : kernel->manifest().states)
+    size += double(tensor.elements());
   bool small = size * double(heads) * double(count) < 2e5;
   if (Status status = kernel->run(args, small ? 1 : work.threads()); !status)
     work.fail(status.error());

@@ -61,6 +61,18 @@ struct MemoryLayer {
   /// Inputs in the spec's order. Runs every span from its state on and leaves
   /// the new states in the pool. The output is [R, heads * d].
   Rows run(const Work &work, std::initializer_list<Input> inputs) const;
+
+  // The parts of such a run, wherever it is.
+
+  /// Rows of `type` with `stride` elements from one to the next, as heads.
+  static runtime::TensorView heading(const void *data, DType type,
+                                     int64_t count, int64_t stride,
+                                     int64_t width, int64_t heads);
+  int64_t outputWidth() const {
+    return heads * kernel->manifest().outputs[0].elements();
+  }
+  /// Sets the states, initial and final, to those of the pool.
+  void addStates(const Work &work, runtime::RunArgs &args) const;
 };
 
 } // namespace plum::model

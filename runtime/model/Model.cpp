@@ -7,8 +7,6 @@
 
 #include "runtime/model/Model.h"
 
-#include "runtime/model/Dots.h"
-
 #include <algorithm>
 
 namespace plum::model {
@@ -89,12 +87,14 @@ Result<Model> Model::open(const ModelOptions &options) {
   model.files = std::make_unique<WeightFiles>(std::move(*files));
   model.identity = identityOf(*model.json);
   model.compute = options.compute;
+  model.backend = options.backend;
 
   Build build{Loader(*model.files), *model.layout, {}};
   for (const MemorySpec &spec : model.net->memories()) {
-    auto kernel = options.bundle.empty()
-                      ? MemoryKernel::reference(spec)
-                      : MemoryKernel::open(options.bundle, spec);
+    auto kernel =
+        options.backend ? options.backend->openMemory(options.bundle, spec)
+        : options.bundle.empty() ? MemoryKernel::reference(spec)
+                                 : MemoryKernel::open(options.bundle, spec);
     if (!kernel)
       return kernel.error();
     build.kernels[spec.key()] = std::move(*kernel);
@@ -144,10 +144,34 @@ static Status check(const Network &net, const StatePool &pool,
   return Status::ok();
 }
 
-Result<Rows> Model::forward(StatePool &states, std::span<const Piece> pieces,
-                            const ForwardOptions &options) const {
-  if (Status status = check(*net, states, pieces); !status)
-    return status.error();
+/// The last row of each span.
+static Rows lastRows(const Work &work, const View &x) {
+  Rows last(int64_t(work.spans.size()), x.width);
+  for (size_t s = 0; s < work.spans.size(); ++s) {
+    const Span &span = work.spans[s];
+    std::copy_n(x.row(span.begin + span.length - 1), x.width,
+                last.row(int64_t(s)));
+  }
+  return last;
+}
+
+Rows Model::run(Work &work, std::span<const int32_t> ids, Logits which) const {
+  if (backend) {
+    Batch batch{work.spans, ids, which};
+    Rows x;
+    if (backend->begin(work, batch))
+      x = net->forward(work, embed(work, net->embedding, ids));
+    return backend->end(work, std::move(x), net->head);
+  }
+  Rows x = net->forward(work, embed(work, net->embedding, ids));
+  if (work.failure || which == Logits::None)
+    return Rows(0, net->vocab);
+  return linear(work, which == Logits::Last ? lastRows(work, x) : std::move(x),
+                net->head);
+}
+
+Result<Rows> Model::pass(StatePool &states, std::span<const Piece> pieces,
+                         const ForwardOptions &options) const {
   std::vector<Span> spans;
   std::vector<int32_t> ids;
   for (const Piece &piece : pieces) {
@@ -161,34 +185,56 @@ Result<Rows> Model::forward(StatePool &states, std::span<const Piece> pieces,
     return Rows(0, net->vocab);
   Work work{*pool, *lanes};
   work.compute = compute;
+  work.backend = backend.get();
   work.states = &states;
   work.spans = spans;
   work.checkpoints = options.checkpoints;
   work.trace = options.trace;
+  if (backend && options.trace)
+    work.trace = [&](int64_t layer, const View &rows) {
+      options.trace(layer, backend->download(rows));
+    };
   states.begin(spans, options.checkpoints);
-  Rows x(int64_t(ids.size()), net->hidden);
-  for (size_t t = 0; t < ids.size(); ++t)
-    DotKernels::get().widen(net->embedding.slice(ids[t], 1), x.row(int64_t(t)));
-  work.round(x);
-  x = net->forward(work, std::move(x));
+  Rows logits = run(work, ids, options.logits);
   states.end(spans, ids);
   if (work.failure)
     return *work.failure;
-
-  Rows last;
-  if (options.logits == Logits::None)
-    last = Rows(0, net->hidden);
-  else if (options.logits == Logits::All)
-    last = std::move(x);
-  else {
-    last = Rows(int64_t(spans.size()), net->hidden);
-    for (size_t s = 0; s < spans.size(); ++s)
-      std::copy_n(x.row(spans[s].begin + spans[s].length - 1), net->hidden,
-                  last.row(int64_t(s)));
-  }
-  Rows logits = linear(work, last, net->head);
   if (options.weightBytes)
     *options.weightBytes += work.weightBytes;
+  return logits;
+}
+
+Result<Rows> Model::forward(StatePool &states, std::span<const Piece> pieces,
+                            const ForwardOptions &options) const {
+  if (Status status = check(*net, states, pieces); !status)
+    return status.error();
+  if (!backend)
+    return pass(states, pieces, options);
+  if (options.checkpoints)
+    return Error{"", "roll-backs are for models on the CPU", {}};
+  std::vector<Piece> single, longer;
+  for (const Piece &piece : pieces)
+    (piece.ids.size() == 1 ? single : longer).push_back(piece);
+  if (single.empty() || longer.empty())
+    return pass(states, pieces, options);
+  Result<Rows> ones = pass(states, single, options);
+  Result<Rows> others = ones ? pass(states, longer, options) : ones.error();
+  if (!others)
+    return others;
+  // Back into the order of the pieces.
+  Rows logits(ones->count + others->count, net->vocab);
+  int64_t one = 0, other = 0, to = 0;
+  for (const Piece &piece : pieces) {
+    bool alone = piece.ids.size() == 1;
+    int64_t rows = options.logits == Logits::None  ? 0
+                   : options.logits == Logits::All ? int64_t(piece.ids.size())
+                                                   : !piece.ids.empty();
+    int64_t &from = alone ? one : other;
+    std::copy_n((alone ? *ones : *others).row(from), rows * net->vocab,
+                logits.row(to));
+    from += rows;
+    to += rows;
+  }
   return logits;
 }
 

@@ -16,6 +16,7 @@
 #ifndef PLUM_RUNTIME_MODEL_MODEL_H
 #define PLUM_RUNTIME_MODEL_MODEL_H
 
+#include "runtime/model/Backend.h"
 #include "runtime/model/Network.h"
 
 namespace plum::model {
@@ -25,6 +26,8 @@ struct ModelOptions {
   std::string bundle = {};    ///< What `plum compile` made; empty: interpret.
   Compute compute = Compute::F32;
   int threads = 0; ///< 0: one per CPU.
+  /// Where to run; null: on this CPU.
+  std::shared_ptr<Backend> backend = {};
 };
 
 /// Tokens of one sequence in a forward pass.
@@ -32,8 +35,6 @@ struct Piece {
   int64_t slot = 0;
   std::span<const int32_t> ids;
 };
-
-enum class Logits : uint8_t { None, Last, All };
 
 struct ForwardOptions {
   Logits logits = Logits::Last; ///< Rows to return: of each piece's last token.
@@ -56,11 +57,13 @@ public:
   int threads() const { return int(lanes->size()); }
 
   Result<StatePool> makePool(int64_t slots) const {
-    return StatePool::create(*layout, slots, identity);
+    return StatePool::create(*layout, slots, identity, backend.get());
   }
 
   /// [rows, vocab], in the order of the pieces. With an error that names an
-  /// argument nothing has been touched.
+  /// argument nothing has been touched. A backend runs pieces of one token and
+  /// longer ones in a pass each: so it can have kernels for either, and a
+  /// token's result depends on its own piece alone, not on the others.
   Result<Rows> forward(StatePool &pool, std::span<const Piece> pieces,
                        const ForwardOptions &options = {}) const;
   /// Appends `ids` in forward passes of `chunk` tokens; the last logits row.
@@ -69,6 +72,11 @@ public:
 
 private:
   Model() = default;
+  Result<Rows> pass(StatePool &pool, std::span<const Piece> pieces,
+                    const ForwardOptions &options) const;
+  /// The network's and the backend's part of a pass: logits.
+  Rows run(Work &work, std::span<const int32_t> ids, Logits which) const;
+  std::shared_ptr<Backend> backend; ///< Outlives everything in its memory.
   std::unique_ptr<runtime::Json> json;
   std::unique_ptr<WeightFiles> files;
   std::unique_ptr<StateLayout> layout = std::make_unique<StateLayout>();

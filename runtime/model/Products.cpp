@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/model/Backend.h"
 #include "runtime/model/Blas.h"
 #include "runtime/model/Dots.h"
 #include "runtime/model/Work.h"
@@ -22,12 +23,12 @@ namespace {
 /// From so many tokens on, widening a weight costs less than OpenBLAS gains.
 constexpr int64_t manyTokens = 12;
 
-struct Block {
+struct Part {
   const Product *product;
   int64_t begin, rows;
 };
 
-void runBlock(const Work &work, int thread, const Block &block,
+void runPart(const Work &work, int thread, const Part &block,
               const Blas *blas) {
   const Product &p = *block.product;
   Matrix part = p.w->slice(block.begin, block.rows);
@@ -49,15 +50,18 @@ void runBlock(const Work &work, int thread, const Block &block,
 } // namespace
 
 void multiplyExact(const Work &work, std::span<const Product> products) {
+  for (const Product &p : products)
+    work.weightBytes += p.x.count > 0 ? p.w->bytes() : 0;
+  if (work.backend)
+    return work.backend->multiply(work, products);
   const Blas *blas = nullptr;
   double cost = 0;
   for (const Product &p : products) {
-    work.weightBytes += p.x.count > 0 ? p.w->bytes() : 0;
     cost += double(p.w->rows) * double(p.w->cols) * double(p.x.count) / 8;
     if (p.x.count >= manyTokens)
       blas = Blas::get();
   }
-  std::vector<Block> blocks;
+  std::vector<Part> blocks;
   for (const Product &p : products) {
     // A few hundred KB at most, a few blocks a thread, whole groups of rows.
     int64_t rows = (p.w->rows + work.threads() - 1) / work.threads();
@@ -67,18 +71,19 @@ void multiplyExact(const Work &work, std::span<const Product> products) {
       blocks.push_back({&p, begin, std::min(rows, p.w->rows - begin)});
   }
   work.each(int64_t(blocks.size()), cost, [&](int thread, int64_t i) {
-    runBlock(work, thread, blocks[size_t(i)], blas);
+    runPart(work, thread, blocks[size_t(i)], blas);
   });
 }
 
 void multiply(const Work &work, std::span<const Product> products) {
   multiplyExact(work, products);
   for (const Product &p : products)
-    work.round(p.y);
+    if (!work.backend)
+      work.round(p.y);
 }
 
 Rows linear(const Work &work, const View &x, const Matrix &w) {
-  Rows y(x.count, w.rows);
+  Rows y = work.rows(x.count, w.rows);
   Product product{x, &w, y};
   multiply(work, {&product, 1});
   return y;

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Safetensors.h"
+#include "runtime/model/Backend.h"
 #include "runtime/model/States.h"
 
 #include <algorithm>
@@ -55,14 +56,27 @@ Status StatePool::save(int64_t slot, const std::string &path) const {
   int64_t count = int64_t(sequence.tokens.size());
   std::vector<TensorToWrite> tensors;
   tensors.push_back({tokensName, DType::I32, {count}, sequence.tokens.data()});
+  const float *fixed = block(slot);
+  std::vector<float> copied;
+  if (backend) {
+    copied.resize(size_t(layout->block));
+    backend->copyOut(copied.data(), fixed, copied.size() * sizeof(float));
+    fixed = copied.data();
+  }
   for (const StateLayout::Fixed &state : layout->fixed)
-    tensors.push_back({state.name, DType::F32, state.shape,
-                       blocks.get() + slot * layout->block + state.offset});
-  for (size_t g = 0; g < layout->growing.size(); ++g)
+    tensors.push_back(
+        {state.name, DType::F32, state.shape, fixed + state.offset});
+  std::vector<std::vector<float>> growing;
+  for (size_t g = 0; g < layout->growing.size(); ++g) {
+    growing.push_back(readGrowing(slot, g));
     tensors.push_back({layout->growing[g].name,
                        DType::F32,
                        {count, layout->growing[g].width},
-                       sequence.growing[g].data()});
+                       growing.back().data()});
+  }
+  if (backend)
+    if (Status status = backend->status(); !status)
+      return status;
   Checksum sum;
   for (const TensorToWrite &tensor : tensors) {
     size_t size = byteSize(tensor.dtype);
@@ -126,20 +140,31 @@ Status StatePool::restore(int64_t slot, const std::string &path) {
     return Error{path, "is damaged: its checksum does not fit", {}};
 
   Sequence sequence;
-  auto copy = [](auto &to, const FileTensor *from) {
-    to.resize(from->data.size() / sizeof(to[0]));
-    if (!to.empty())
-      std::memcpy(to.data(), from->data.data(), from->data.size());
+  auto values = [](const FileTensor *tensor) {
+    std::vector<float> list(tensor->data.size() / sizeof(float));
+    std::memcpy(list.data(), tensor->data.data(), tensor->data.size());
+    return list;
   };
   auto next = tensors.begin();
-  copy(sequence.tokens, *next++);
+  sequence.tokens.resize(size_t(count));
+  std::memcpy(sequence.tokens.data(), (*next)->data.data(),
+              (*next)->data.size());
+  std::vector<float> fixed(size_t(layout->block), 0.0f);
   for (const StateLayout::Fixed &state : layout->fixed) {
-    const FileTensor *tensor = *next++;
-    std::memcpy(blocks.get() + slot * layout->block + state.offset,
-                tensor->data.data(), tensor->data.size());
+    std::vector<float> list = values(*++next);
+    std::copy(list.begin(), list.end(), fixed.begin() + state.offset);
   }
-  for (size_t g = 0; g < layout->growing.size(); ++g)
-    copy(sequence.growing.emplace_back(), *next++);
+  for (size_t g = 0; g < layout->growing.size(); ++g) {
+    Growth &growth = sequence.growing.emplace_back();
+    if (!writeGrowing(growth, values(*++next)))
+      return Error{path, "no memory for its states", {}};
+    growth.rows = count;
+  }
+  size_t bytes = fixed.size() * sizeof(float);
+  if (backend)
+    backend->copyIn(block(slot), fixed.data(), bytes);
+  else
+    copyBytes(nullptr, block(slot), fixed.data(), bytes);
   sequences[size_t(slot)] = std::move(sequence);
   kept = {};
   return Status::ok();

@@ -7,6 +7,8 @@
 
 #include "runtime/model/States.h"
 
+#include "runtime/model/Backend.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -28,14 +30,14 @@ int64_t StateLayout::addGrowing(std::string name, int64_t width) {
 }
 
 Result<StatePool> StatePool::create(const StateLayout &layout, int64_t slots,
-                                    uint64_t identity) {
+                                    uint64_t identity, Backend *backend) {
   StatePool pool;
   pool.layout = &layout;
+  pool.backend = backend;
   pool.identity = identity;
-  size_t floats = size_t(layout.block) * size_t(slots);
-  size_t bytes = std::max<size_t>(floats, 16) * sizeof(float);
-  pool.blocks.reset(static_cast<float *>(std::aligned_alloc(64, bytes)));
-  if (!pool.blocks)
+  size_t bytes = size_t(layout.block) * size_t(slots) * sizeof(float);
+  pool.blocks = Block(backend, bytes);
+  if (!pool.blocks.data())
     return Error{"",
                  "no memory for the states of " + std::to_string(slots) +
                      " sequences: " + std::to_string(bytes) + " bytes",
@@ -46,38 +48,117 @@ Result<StatePool> StatePool::create(const StateLayout &layout, int64_t slots,
   return pool;
 }
 
+float *StatePool::block(int64_t slot) const {
+  return reinterpret_cast<float *>(blocks.data()) + slot * layout->block;
+}
+
+size_t StatePool::elementBytes() const {
+  return byteSize(backend ? backend->cacheType() : DType::F32);
+}
+
 int64_t StatePool::bytes(int64_t slot) const {
-  size_t floats = size_t(layout->block);
-  for (const auto &rows : sequences[size_t(slot)].growing)
-    floats += rows.size();
-  return int64_t(floats * sizeof(float));
+  size_t sum = size_t(layout->block) * sizeof(float);
+  const Sequence &sequence = sequences[size_t(slot)];
+  for (size_t g = 0; g < layout->growing.size(); ++g)
+    sum += size_t(sequence.growing[g].rows * layout->growing[g].width) *
+           elementBytes();
+  return int64_t(sum);
 }
 
 void StatePool::reset(int64_t slot) {
-  std::fill_n(blocks.get() + slot * layout->block, layout->block, 0.0f);
+  size_t bytes = size_t(layout->block) * sizeof(float);
+  if (backend)
+    backend->clear(block(slot), bytes);
+  else
+    std::memset(block(slot), 0, bytes);
   Sequence &sequence = sequences[size_t(slot)];
   sequence.tokens.clear();
-  sequence.growing.assign(layout->growing.size(), {});
+  sequence.growing.resize(layout->growing.size());
+  for (Growth &growth : sequence.growing)
+    growth.rows = 0; // Its memory serves the next sequence.
 }
 
 void StatePool::fork(int64_t from, int64_t to) {
   if (from == to)
     return;
-  std::copy_n(blocks.get() + from * layout->block, layout->block,
-              blocks.get() + to * layout->block);
-  sequences[size_t(to)] = sequences[size_t(from)];
+  copyBytes(backend, block(to), block(from),
+            size_t(layout->block) * sizeof(float));
+  sequences[size_t(to)].tokens = sequences[size_t(from)].tokens;
+  for (size_t g = 0; g < layout->growing.size(); ++g) {
+    const Growth &source = sequences[size_t(from)].growing[g];
+    size_t bytes =
+        size_t(source.rows * layout->growing[g].width) * elementBytes();
+    sequences[size_t(to)].growing[g].rows = 0;
+    if (void *data = extend(to, int64_t(g), source.rows))
+      copyBytes(backend, data, source.memory.data(), bytes);
+  }
+}
+
+void *StatePool::extend(int64_t slot, int64_t index, int64_t count) {
+  constexpr size_t fewest = 64; // Rows.
+  Growth &growth = sequences[size_t(slot)].growing[size_t(index)];
+  size_t row = size_t(layout->growing[size_t(index)].width) * elementBytes();
+  size_t used = size_t(growth.rows) * row, needed = used + size_t(count) * row;
+  if (needed > growth.memory.size() || !growth.memory.data()) {
+    Block larger(backend, std::max(needed + needed / 2, fewest * row));
+    if (!larger.data())
+      return nullptr;
+    copyBytes(backend, larger.data(), growth.memory.data(), used);
+    growth.memory = std::move(larger);
+  }
+  growth.rows += count;
+  return growth.memory.data();
 }
 
 View StatePool::growing(int64_t slot, int64_t index) {
-  std::vector<float> &rows = sequences[size_t(slot)].growing[size_t(index)];
+  const Growth &growth = sequences[size_t(slot)].growing[size_t(index)];
   int64_t width = layout->growing[size_t(index)].width;
-  return {rows.data(), int64_t(rows.size()) / width, width, width};
+  return {reinterpret_cast<float *>(growth.memory.data()), growth.rows, width,
+          width};
 }
 
 void StatePool::append(int64_t slot, int64_t index, const View &rows) {
-  std::vector<float> &all = sequences[size_t(slot)].growing[size_t(index)];
+  int64_t had = growing(slot, index).count;
+  if (!extend(slot, index, rows.count))
+    throw std::bad_alloc();
+  View all = growing(slot, index);
   for (int64_t i = 0; i < rows.count; ++i)
-    all.insert(all.end(), rows.row(i), rows.row(i) + rows.width);
+    std::copy_n(rows.row(i), rows.width, all.row(had + i));
+}
+
+std::vector<float> StatePool::readGrowing(int64_t slot, size_t index) const {
+  const Growth &growth = sequences[size_t(slot)].growing[index];
+  std::vector<float> values(size_t(growth.rows * layout->growing[index].width));
+  if (!backend) {
+    copyBytes(nullptr, values.data(), growth.memory.data(),
+              values.size() * sizeof(float));
+  } else if (elementBytes() == sizeof(float)) {
+    backend->copyOut(values.data(), growth.memory.data(),
+                     values.size() * sizeof(float));
+  } else {
+    std::vector<uint16_t> narrow(values.size());
+    backend->copyOut(narrow.data(), growth.memory.data(), narrow.size() * 2);
+    std::transform(narrow.begin(), narrow.end(), values.begin(), bf16ToFloat);
+  }
+  return values;
+}
+
+bool StatePool::writeGrowing(Growth &growth,
+                             std::span<const float> values) const {
+  growth.memory = Block(backend, values.size() * elementBytes());
+  std::byte *to = growth.memory.data();
+  if (!to)
+    return false;
+  if (!backend) {
+    copyBytes(nullptr, to, values.data(), values.size_bytes());
+  } else if (elementBytes() == sizeof(float)) {
+    backend->copyIn(to, values.data(), values.size_bytes());
+  } else {
+    std::vector<uint16_t> narrow(values.size());
+    std::transform(values.begin(), values.end(), narrow.begin(), floatToBf16);
+    backend->copyIn(to, narrow.data(), narrow.size() * 2);
+  }
+  return true;
 }
 
 void StatePool::begin(std::span<const Span> spans, bool checkpoints) {
@@ -88,8 +169,8 @@ void StatePool::begin(std::span<const Span> spans, bool checkpoints) {
   for (const Span &span : spans) {
     kept.first.push_back(kept.count);
     kept.count += span.length;
-    const float *block = blocks.get() + span.slot * layout->block;
-    kept.before.insert(kept.before.end(), block, block + layout->block);
+    const float *now = block(span.slot);
+    kept.before.insert(kept.before.end(), now, now + layout->block);
   }
   kept.blocks.resize(size_t(kept.count * layout->block));
 }
@@ -100,6 +181,11 @@ void StatePool::end(std::span<const Span> spans, std::span<const int32_t> ids) {
     std::vector<int32_t> &tokens = sequences[size_t(span.slot)].tokens;
     tokens.insert(tokens.end(), first, first + span.length);
   }
+}
+
+float *StatePool::checkpoint(size_t span, int64_t token, int64_t index) {
+  return kept.blocks.data() + (kept.first[span] + token) * layout->block +
+         layout->fixed[size_t(index)].offset;
 }
 
 Status StatePool::rollBack(int64_t slot, int64_t count) {
@@ -115,11 +201,10 @@ Status StatePool::rollBack(int64_t slot, int64_t count) {
         left == 0
             ? kept.before.data() + int64_t(i) * layout->block
             : kept.blocks.data() + (kept.first[i] + left - 1) * layout->block;
-    std::copy_n(from, layout->block, blocks.get() + slot * layout->block);
+    std::copy_n(from, layout->block, block(slot));
     sequence.tokens.resize(size_t(span.past + left));
-    for (size_t g = 0; g < sequence.growing.size(); ++g)
-      sequence.growing[g].resize(size_t(span.past + left) *
-                                 size_t(layout->growing[g].width));
+    for (Growth &growth : sequence.growing)
+      growth.rows = span.past + left;
     return Status::ok();
   }
   return Error{"",

@@ -9,6 +9,9 @@
 // sequence each. All fixed states of a slot lie in one block, so that a fork, a
 // checkpoint or a roll-back is one copy.
 //
+// A pool is in the memory of the backend that its model runs on, or in this
+// program's. Growing states are f32, or what the backend says; files hold f32.
+//
 // A recurrent state has no positions: to drop tokens, a state from before them
 // must have been kept. A forward pass with checkpoints keeps the state after
 // each of its tokens, and rollBack returns to any of these, bit for bit.
@@ -19,6 +22,7 @@
 #define PLUM_RUNTIME_MODEL_STATES_H
 
 #include "plum/Support/Result.h"
+#include "runtime/model/Block.h"
 #include "runtime/model/Work.h"
 
 #include <string>
@@ -50,7 +54,8 @@ class StatePool {
 public:
   /// `identity` tells models apart in state files.
   static Result<StatePool> create(const StateLayout &layout, int64_t slots,
-                                  uint64_t identity);
+                                  uint64_t identity,
+                                  Backend *backend = nullptr);
 
   int64_t slots() const { return int64_t(sequences.size()); }
   /// Tokens that a slot has seen, in order.
@@ -72,19 +77,19 @@ public:
 
   /// State `index` of a slot, and the distance to the next slot's.
   float *fixed(int64_t slot, int64_t index) {
-    return blocks.get() + slot * layout->block +
-           layout->fixed[size_t(index)].offset;
+    return block(slot) + layout->fixed[size_t(index)].offset;
   }
   int64_t stride() const { return layout->block; }
   /// State `index` after the `token`-th token of a span, with checkpoints.
-  float *checkpoint(size_t span, int64_t token, int64_t index) {
-    return kept.blocks.data() + (kept.first[span] + token) * layout->block +
-           layout->fixed[size_t(index)].offset;
-  }
+  float *checkpoint(size_t span, int64_t token, int64_t index);
   int64_t checkpoints() const { return kept.count; }
   /// Rows of a growing state, and one more for each row of `rows`.
   View growing(int64_t slot, int64_t index);
   void append(int64_t slot, int64_t index, const View &rows);
+  /// Makes room for `count` rows after those that there are, and counts them;
+  /// returns where the first row of all is. Null when there is no memory.
+  void *extend(int64_t slot, int64_t index, int64_t count);
+  const StateLayout &shape() const { return *layout; }
 
   // For Model::forward.
 
@@ -92,12 +97,14 @@ public:
   void end(std::span<const Span> spans, std::span<const int32_t> ids);
 
 private:
+  /// Rows of a growing state, in memory that grows by half when it is full.
+  struct Growth {
+    Block memory;
+    int64_t rows = 0;
+  };
   struct Sequence {
     std::vector<int32_t> tokens;
-    std::vector<std::vector<float>> growing;
-  };
-  struct FreeBlocks {
-    void operator()(float *pointer) const { std::free(pointer); }
+    std::vector<Growth> growing;
   };
   struct Checkpoints {
     std::vector<Span> spans;
@@ -105,10 +112,16 @@ private:
     int64_t count = 0;
     std::vector<float> blocks, before; ///< After each token; before each span.
   };
+  float *block(int64_t slot) const;
+  size_t elementBytes() const; ///< Of growing states.
+  /// Growing rows of a slot as f32, and the other way.
+  std::vector<float> readGrowing(int64_t slot, size_t index) const;
+  bool writeGrowing(Growth &growth, std::span<const float> values) const;
 
   const StateLayout *layout = nullptr;
+  Backend *backend = nullptr;
   uint64_t identity = 0;
-  std::unique_ptr<float, FreeBlocks> blocks;
+  Block blocks;
   std::vector<Sequence> sequences;
   Checkpoints kept;
 };

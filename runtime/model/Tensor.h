@@ -5,7 +5,9 @@
 //
 // A Matrix is a weight [out, in] as the checkpoint stores it, usually in the
 // mapped file itself. Rows are activations, f32, one row a token; a View is
-// some columns of some rows. Nothing here knows of sequences.
+// some columns of some rows. Nothing here knows of sequences. Where a model
+// runs on a backend (Backend.h), rows are in its memory: addresses to compute
+// with, not to look at.
 //
 //===----------------------------------------------------------------------===//
 
@@ -83,15 +85,22 @@ struct Matrix {
   }
 };
 
+class Backend;
+
+struct FreeRows {
+  Backend *backend = nullptr; ///< Whose memory it is; null: this program's.
+  void operator()(float *rows) const;
+};
+
 /// Owns [count, width]; contents undefined until written.
 struct Rows {
   int64_t count = 0, width = 0;
-  std::unique_ptr<float[]> own;
+  std::unique_ptr<float[], FreeRows> own;
 
   Rows() = default;
   Rows(int64_t count, int64_t width)
-      : count(count), width(width),
-        own(std::make_unique_for_overwrite<float[]>(size_t(count * width))) {}
+      : count(count), width(width), own(new float[size_t(count * width)]) {}
+  Rows(Backend &backend, int64_t count, int64_t width);
 
   float *row(int64_t i) const { return own.get() + i * width; }
   operator View() const { return {own.get(), count, width, width}; }

@@ -11,6 +11,8 @@
 // bf16 (k3.md calls these bf16 points), so that it shows what a bf16 engine
 // computes. Sums are f32 in both.
 //
+// `each`, `scratch` and `round` are for what runs on this CPU.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLUM_RUNTIME_MODEL_WORK_H
@@ -39,6 +41,7 @@ struct Work {
   runtime::ThreadPool &pool;
   std::vector<runtime::AlignedBuffer> &lanes; ///< Scratch, one per thread.
   Compute compute = Compute::F32;
+  Backend *backend = nullptr; ///< Where the pass runs; null: on this CPU.
   StatePool *states = nullptr;
   std::span<const Span> spans = {};
   /// Keep the state after each token, for a roll-back.
@@ -47,6 +50,9 @@ struct Work {
   std::function<void(int64_t layer, const View &rows)> trace = {};
 
   int threads() const { return int(lanes.size()); }
+
+  /// Undefined values, where the pass runs.
+  Rows rows(int64_t count, int64_t width) const;
 
   /// The first thing that went wrong; the pass goes on and its result is lost.
   void fail(const Error &error) const {

@@ -14,7 +14,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/model/Attention.h"
-#include "runtime/model/Dots.h"
 #include "runtime/model/Elementwise.h"
 #include "runtime/model/Network.h"
 
@@ -131,12 +130,7 @@ void Gpt2::load(Build &build) {
 }
 
 Rows Gpt2::forward(const Work &work, Rows x) const {
-  Rows place(1, hidden);
-  for (const Span &span : work.spans)
-    for (int64_t t = 0; t < span.length; ++t) {
-      DotKernels::get().widen(places.slice(span.past + t, 1), place.row(0));
-      add(work, x.rows(span.begin + t, 1), place);
-    }
+  addPlaces(work, x, places);
   for (size_t l = 0; l < blocks.size(); ++l) {
     const Layer &layer = blocks[l];
     Rows qkv = layer.qkv(work, layer.beforeAttention(work, x));

@@ -78,8 +78,9 @@ private:
   Mixer loadMixer(Loader &load, const std::string &name) const;
   Rows residual(const Work &work, Rows x) const;
   Rows attentionResidual(const Work &work, Rows x) const;
-  Rows mixture(const Work &work, const std::vector<Rows> &bank, const View &x,
-               const Mixer &mixer) const;
+  /// What a part of the network reads: the bank and x, mixed.
+  Rows mixed(const Work &work, const std::vector<Rows> &bank, const View &x,
+             const Mixer &mixer) const;
 
   std::string root; ///< Prefix of all names.
   KdaSizes kda;
@@ -259,37 +260,11 @@ void Kimi::load(Build &build) {
   loadHead(build, "lm_head.weight", tied);
 }
 
-/// Softmax over the rows of the bank and x, scored by their normed product with
-/// the mixer; the values are the rows as they are.
-Rows Kimi::mixture(const Work &work, const std::vector<Rows> &bank,
-                   const View &x, const Mixer &mixer) const {
-  Rows h(x.count, hidden);
-  size_t sources = bank.size() + 1;
-  work.each(
-      x.count, double(x.count * hidden) * double(sources), [&](int, int64_t t) {
-        std::vector<const float *> rows;
-        for (const Rows &source : bank)
-          rows.push_back(source.row(t));
-        rows.push_back(x.row(t));
-        std::vector<float> p;
-        for (const float *row : rows) {
-          double squares = 0, dot = 0;
-          for (int64_t c = 0; c < hidden; ++c) {
-            squares += double(row[c]) * double(row[c]);
-            dot += double(row[c]) * double(mixer[size_t(c)]);
-          }
-          p.push_back(float(dot / std::sqrt(squares / double(hidden) + 1e-5)));
-        }
-        float largest = *std::max_element(p.begin(), p.end()), sum = 0;
-        for (float &value : p)
-          sum += value = std::exp(value - largest);
-        std::fill_n(h.row(t), hidden, 0.0f);
-        for (size_t i = 0; i < rows.size(); ++i)
-          for (int64_t c = 0; c < hidden; ++c)
-            h.row(t)[c] += p[i] / sum * rows[i][c];
-      });
-  work.round(h);
-  return h;
+Rows Kimi::mixed(const Work &work, const std::vector<Rows> &bank, const View &x,
+                 const Mixer &mixer) const {
+  std::vector<View> sources(bank.begin(), bank.end());
+  sources.push_back(x);
+  return mixture(work, sources, mixer);
 }
 
 Rows Kimi::residual(const Work &work, Rows x) const {
@@ -310,22 +285,22 @@ Rows Kimi::attentionResidual(const Work &work, Rows x) const {
     const Layer &layer = stack[l];
     Rows h = bank.empty()
                  ? rmsNorm(work, x, layer.inputNorm, eps)
-                 : rmsNorm(work, mixture(work, bank, x, layer.beforeAttention),
+                 : rmsNorm(work, mixed(work, bank, x, layer.beforeAttention),
                            layer.inputNorm, eps);
-    Rows mixed = layer.mix(work, h);
+    Rows part = layer.mix(work, h);
     if (int64_t(l) % block == 0) {
       bank.push_back(std::move(x)); // The stream itself, not the mixture.
-      x = std::move(mixed);
+      x = std::move(part);
     } else {
-      add(work, x, mixed);
+      add(work, x, part);
     }
-    h = rmsNorm(work, mixture(work, bank, x, layer.beforeMlp), layer.postNorm,
+    h = rmsNorm(work, mixed(work, bank, x, layer.beforeMlp), layer.postNorm,
                 eps);
     add(work, x, layer.feedForward(work, act, h));
     if (work.trace)
       work.trace(int64_t(l), x);
   }
-  return rmsNorm(work, mixture(work, bank, x, beforeHead), final, eps);
+  return rmsNorm(work, mixed(work, bank, x, beforeHead), final, eps);
 }
 
 Rows Kimi::forward(const Work &work, Rows x) const {

@@ -71,9 +71,10 @@ void Kda::load(Build &build, const KdaSizes &sizes, const std::string &name,
 Rows Kda::run(const Work &work, const View &x) const {
   int64_t heads = sizes.heads, all = heads * sizes.dim;
   const Matrix &gateFirst = sizes.fullGate ? gate : gateDown;
-  Rows raw(x.count, 3 * all), fLow(x.count, fDown.rows),
-      strength(x.count, heads);
-  Rows g(x.count, gateFirst.rows), f(x.count, all);
+  Rows raw = work.rows(x.count, 3 * all), f = work.rows(x.count, all);
+  Rows fLow = work.rows(x.count, fDown.rows);
+  Rows strength = work.rows(x.count, heads);
+  Rows g = work.rows(x.count, gateFirst.rows);
   Product first[] = {{x, &q, raw.columns(0, all)},
                      {x, &k, raw.columns(all, all)},
                      {x, &v, raw.columns(2 * all, all)},
@@ -85,10 +86,10 @@ Rows Kda::run(const Work &work, const View &x) const {
     Product second[] = {{fLow, &fUp, f}};
     multiply(work, second);
   } else {
-    Rows gateRows(x.count, all);
-    Product second[] = {{fLow, &fUp, f}, {g, &gateUp, gateRows}};
+    Rows wide = work.rows(x.count, all);
+    Product second[] = {{fLow, &fUp, f}, {g, &gateUp, wide}};
     multiply(work, second);
-    g = std::move(gateRows);
+    g = std::move(wide);
   }
   Rows mixed = conv.run(work, raw);
   Rows o = memory.run(work, {{mixed.columns(0, all), heads},
@@ -147,9 +148,10 @@ void Mla::load(Build &build, const MlaSizes &sizes, const std::string &name,
 
 Rows Mla::run(const Work &work, const View &x) const {
   const Matrix &first = sizes.queryRank > 0 ? qDown : q;
-  Rows query(x.count, first.rows), rows(x.count, latent.rows);
+  Rows query = work.rows(x.count, first.rows);
+  Rows rows = work.rows(x.count, latent.rows);
   std::vector<Product> products{{x, &first, query}, {x, &latent, rows}};
-  Rows g(x.count, sizes.gated ? gate.rows : 0);
+  Rows g = work.rows(x.count, sizes.gated ? gate.rows : 0);
   if (sizes.gated)
     products.push_back({x, &gate, g});
   multiply(work, products);

@@ -245,25 +245,26 @@ void Qwen3Next::load(Build &build) {
 
 Rows Qwen3Next::delta(const Work &work, const DeltaWeights &w,
                       const View &x) const {
-  Rows qkvz(x.count, w.qkvz.rows), ba(x.count, w.ba.rows);
+  Rows qkvz = work.rows(x.count, w.qkvz.rows);
+  Rows ba = work.rows(x.count, w.ba.rows);
   Product both[] = {{x, &w.qkvz, qkvz}, {x, &w.ba, ba}};
   multiply(work, both);
   // Stored by key head: [q | k | its values | their z], [its b | its a].
   int64_t keys = keyHeads * keyDim, values = valueHeads * valueDim;
   int64_t share = valueHeads / keyHeads, own = share * valueDim;
-  Rows qkv(x.count, 2 * keys + values), z(x.count, values);
-  Rows a(x.count, valueHeads), b(x.count, valueHeads);
-  for (int64_t t = 0; t < x.count; ++t)
-    for (int64_t h = 0; h < keyHeads; ++h) {
-      const float *from = qkvz.row(t) + h * (2 * keyDim + 2 * own);
-      std::copy_n(from, keyDim, qkv.row(t) + h * keyDim);
-      std::copy_n(from + keyDim, keyDim, qkv.row(t) + keys + h * keyDim);
-      std::copy_n(from + 2 * keyDim, own, qkv.row(t) + 2 * keys + h * own);
-      std::copy_n(from + 2 * keyDim + own, own, z.row(t) + h * own);
-      const float *gates = ba.row(t) + h * 2 * share;
-      std::copy_n(gates, share, b.row(t) + h * share);
-      std::copy_n(gates + share, share, a.row(t) + h * share);
-    }
+  int64_t wide = 2 * keyDim + 2 * own;
+  Rows qkv = work.rows(x.count, 2 * keys + values);
+  Rows z = work.rows(x.count, values);
+  Rows a = work.rows(x.count, valueHeads), b = work.rows(x.count, valueHeads);
+  auto pick = [&](int64_t begin, int64_t width, const View &to) {
+    pickHeads(work, qkvz, wide, begin, width, to);
+  };
+  pick(0, keyDim, qkv.columns(0, keys));
+  pick(keyDim, keyDim, qkv.columns(keys, keys));
+  pick(2 * keyDim, own, qkv.columns(2 * keys, values));
+  pick(2 * keyDim + own, own, z);
+  pickHeads(work, ba, 2 * share, 0, share, b);
+  pickHeads(work, ba, 2 * share, share, share, a);
   Rows mixed = w.conv.run(work, qkv);
   View q = mixed.columns(0, keys), k = mixed.columns(keys, keys);
   View v = mixed.columns(2 * keys, values);
@@ -279,16 +280,14 @@ Rows Qwen3Next::delta(const Work &work, const DeltaWeights &w,
 
 Rows Qwen3Next::attend(const Work &work, const AttentionWeights &w,
                        const View &x) const {
-  Rows both(x.count, w.q.rows), k(x.count, w.k.rows), v(x.count, w.v.rows);
+  Rows both = work.rows(x.count, w.q.rows);
+  Rows k = work.rows(x.count, w.k.rows), v = work.rows(x.count, w.v.rows);
   Product products[] = {{x, &w.q, both}, {x, &w.k, k}, {x, &w.v, v}};
   multiply(work, products);
-  Rows q(x.count, heads * dim), gate(x.count, heads * dim);
-  for (int64_t t = 0; t < x.count; ++t)
-    for (int64_t h = 0; h < heads; ++h) {
-      const float *from = both.row(t) + h * 2 * dim;
-      std::copy_n(from, dim, q.row(t) + h * dim);
-      std::copy_n(from + dim, dim, gate.row(t) + h * dim);
-    }
+  Rows q = work.rows(x.count, heads * dim);
+  Rows gate = work.rows(x.count, heads * dim);
+  pickHeads(work, both, 2 * dim, 0, dim, q);
+  pickHeads(work, both, 2 * dim, dim, dim, gate);
   rmsNormHeads(work, q, w.qNorm, eps);
   rmsNormHeads(work, k, w.kNorm, eps);
   rotate(work, q, dim, rotary, theta);
