@@ -5,11 +5,7 @@
 //
 // A bundle holds PTX (kernels.ptx) and maybe machine code made from it ahead of
 // time (kernels.cubin). The machine code is taken when it is for this GPU; else
-// the driver compiles the PTX, which takes it up to seconds, and the result is
-// kept in the cache: gpu/<hash>.cubin below the directory that PLUM_CACHE names
-// (by default plum/ in the user's cache directory), where the hash covers the
-// PTX, the GPU's architecture and the driver's version. A cache that cannot be
-// read or written costs that time again and nothing else.
+// the driver compiles the PTX (Code.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,13 +13,9 @@
 #define PLUM_RUNTIME_CUDA_MODULE_H
 
 #include "runtime/Bundle.h"
-#include "runtime/cuda/Device.h"
+#include "runtime/cuda/Code.h"
 
 namespace plum::runtime::cuda {
-
-/// Where a module's machine code came from.
-enum class CodeSource : uint8_t { Cubin, Cache, Ptx };
-std::string_view name(CodeSource source);
 
 class Module {
 public:
@@ -44,9 +36,6 @@ private:
 
 /// An error unless code for `target` ("sm_90a") runs on `device`.
 Status checkTarget(const std::string &target, const Device &device);
-
-/// The directory of compiled PTX, "" when the user has no place for one.
-std::string cacheDirectory();
 
 } // namespace plum::runtime::cuda
 
