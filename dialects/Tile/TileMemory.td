@@ -484,45 +484,75 @@ def Tile_WriteRowsOp : Tile_Op<"write_rows", [ParentOneOf<["ChunksOp", "TailOp"]
 // States
 //===----------------------------------------------------------------------===//
 
-def Tile_LoadStateOp : Tile_Named<"load_state", [HasParent<"KernelOp">]> {
-  let summary = "read the transposed state at the start of the segment";
+def Tile_KeepStateOp : Tile_Op<"keep_state", [HasParent<"KernelOp">]> {
+  let summary = "copy a vector state to the blob of its sequence's first chunk";
   let description = [{
-    [slice, K]: of the first segment the initial state, zeros where none is
-    given; of a later one what `combine` left in plum_gpu_args.segment_states.
+    The initial state, f32, zeros where none is given; of later chunks nothing is
+    written. The teams of a scan all read a vector state and one of them writes it
+    at the end, maybe to where it came from, while others have yet to start: so
+    they read this copy.
+
+    Constraints: (C1) stands in `prepare`, and `name` is an argument. (C2) `columns`
+    numbers from `blob` on lie within the blob and start at a multiple of 16 bytes.
+
+    Example:
+    ```mlir
+    tile.kernel @keep "prepare" chunk 16 warps 1 arguments [#tile.arg<"z" : f32>] blob 256 {
+      tile.keep_state "z" 64 to 0
+    }
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, I64Attr:$columns, I64Attr:$blob);
+  let assemblyFormat = "$name $columns `to` $blob attr-dict";
+  let hasVerifier = 1;
+}
+
+def Tile_LoadStateOp : Tile_Named<"load_state", [HasParent<"KernelOp">]> {
+  let summary = "read a state at the start of the segment";
+  let description = [{
+    Of a matrix the transposed slice, [slice, K], of a vector all of it, [K]: of the
+    first segment the initial state, zeros where none is given; of a later one what
+    `combine` left in plum_gpu_args.segment_states. `kept` says where in the blob
+    `tile.keep_state` left the copy of a vector.
 
     `summary`: a slice of B starts from the initial state in the first segment, so
     that B is all that is known about its end, and from zeros in later ones; a
     slice of M starts from rows of the identity, [K slice, K].
 
     Constraints: (C1) has `summary` in kernels with that role, and only there. (C2)
-    the kernel scans, and `name` is an argument. (C3) layouts: acc.
+    the kernel scans, and `name` is an argument. (C3) `kept` is of vectors, outside
+    of summaries, and only there. (C4) layouts: acc, of a vector linear.
 
     Example: see `tile.chunks`.
     ```mlir
-    tile.kernel @load "scan" chunk 16 warps 1 arguments [#tile.arg<"S" : f32>] blob 0 slice 16 of 1 {
+    tile.kernel @load "scan" chunk 16 warps 1 arguments [#tile.arg<"S" : f32>, #tile.arg<"z" : f32>] blob 512
+        slice 16 of 1 {
       %S = tile.load_state "S" : tensor<16x128xf32>
+      %z = tile.load_state "z" kept 0 : tensor<128xf32>
     }
     ```
   }];
-  let arguments = (ins StrAttr:$name, UnitAttr:$summary);
-  let results = (outs Tile_Matrix32:$result);
-  let assemblyFormat = "$name (`summary` $summary^)? attr-dict `:` type($result)";
+  let arguments = (ins StrAttr:$name, UnitAttr:$summary, OptionalAttr<I64Attr>:$kept);
+  let results = (outs Tile_Float:$result);
+  let assemblyFormat = "$name (`summary` $summary^)? (`kept` $kept^)? attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 
 def Tile_StoreStateOp : Tile_Op<"store_state", [HasParent<"KernelOp">]> {
-  let summary = "write the transposed state at the end of the segment";
+  let summary = "write a state at the end of the segment";
   let description = [{
     Of the last segment to the final state, where it is wanted. Where an earlier
-    segment ends, the next starts: nothing is written.
+    segment ends, the next starts: nothing is written. A vector [K], which all teams
+    of a head have, is written by that of the first slice.
 
     `summary`: the slice of M or B to plum_gpu_args.segment_states, which holds
-    M^T [K, K] and B^T [V, K], f32, for each segment of each head of each sequence.
-    Rows of a last slice that are beyond K or V are left out.
+    M^T [K, K] (or its diagonal, see `tile.store_decay`) and B^T [V, K], f32, for each
+    segment of each head of each sequence; a vector is one more row of B^T. Rows of
+    a last slice that are beyond K or V are left out.
 
     Constraints: (C1) has `summary` in kernels with that role, and only there. (C2)
     the kernel scans, and `name` is an argument, without `summary` with its
-    `.final`. (C3) layouts: acc.
+    `.final`. (C3) layouts: acc, of a vector linear.
 
     Example: see `tile.chunks`.
     ```mlir
@@ -533,8 +563,32 @@ def Tile_StoreStateOp : Tile_Op<"store_state", [HasParent<"KernelOp">]> {
     }
     ```
   }];
-  let arguments = (ins Tile_Matrix32:$value, StrAttr:$name, UnitAttr:$summary);
+  let arguments = (ins Tile_Float:$value, StrAttr:$name, UnitAttr:$summary);
   let assemblyFormat = "$value `to` $name (`summary` $summary^)? attr-dict `:` type($value)";
+  let hasVerifier = 1;
+}
+
+def Tile_StoreDecayOp : Tile_Op<"store_decay", [HasParent<"KernelOp">]> {
+  let summary = "write the decay of the whole segment, the diagonal of M";
+  let description = [{
+    In the place of M, [K]: where nothing is erased, M is diagonal, and no team
+    follows the identity.
+
+    Constraints: (C1) stands in a kernel with the role `summary` that is `diagonal`.
+    (C2) layouts: linear.
+
+    Example:
+    ```mlir
+    tile.kernel @decays "summary" chunk 16 warps 1 arguments [#tile.arg<"S" : f32>] blob 0 slice 16 of 1
+        diagonal {
+      %S = tile.load_state "S" summary : tensor<16x64xf32>
+      %d = arith.constant dense<1.0> : tensor<64xf32>
+      tile.store_decay %d : tensor<64xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Tile_Vector:$value);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
   let hasVerifier = 1;
 }
 

@@ -177,6 +177,9 @@ LogicalResult KernelOp::verify() {
   if (blob < 0 || blob % 16)
     return emitOpError() << "expects a blob of a multiple of 16 bytes, got "
                          << blob;
+  // kernel_c9
+  if (prepares && getDiagonal())
+    return emitOpError() << "expects 'diagonal' in a kernel that scans";
   return success();
 }
 
@@ -635,12 +638,32 @@ static LogicalResult expectState(Operation *op, StringRef name, bool summary,
   return expectArgument(op, kernel, (name + suffix).str());
 }
 
+/// A matrix in acc, or a linear vector.
+static LogicalResult expectStateLayout(Operation *op, Value value) {
+  const bool isVector = cast<RankedTensorType>(value.getType()).getRank() == 1;
+  return expectLayout(op, "a state", value,
+                      isVector ? LayoutKind::Linear : LayoutKind::Acc);
+}
+
+LogicalResult KeepStateOp::verify() {
+  // keep_state_c2
+  if (failed(expectInBlob(*this, getBlob(), 4 * int64_t(getColumns()))))
+    return failure();
+  // keep_state_c1
+  return expectArgument(*this, expectKernel(*this, /*scans=*/false), getName());
+}
 LogicalResult LoadStateOp::verify() {
   // load_state_c1, load_state_c2
   if (failed(expectState(*this, getName(), getSummary(), "")))
     return failure();
   // load_state_c3
-  return expectAcc(*this);
+  const bool isVector =
+      cast<RankedTensorType>(getResult().getType()).getRank() == 1;
+  if (getKept().has_value() != (isVector && !getSummary()))
+    return emitOpError() << "expects " << (getKept() ? "no copy" : "a copy")
+                         << " in the blob of " << getResult().getType();
+  // load_state_c4
+  return expectStateLayout(*this, getResult());
 }
 LogicalResult StoreStateOp::verify() {
   // store_state_c1, store_state_c2
@@ -648,7 +671,20 @@ LogicalResult StoreStateOp::verify() {
                          getSummary() ? "" : ".final")))
     return failure();
   // store_state_c3
-  return expectAcc(*this);
+  return expectStateLayout(*this, getValue());
+}
+LogicalResult StoreDecayOp::verify() {
+  // store_decay_c1
+  KernelOp kernel = expectKernel(*this, std::nullopt);
+  if (kernel && kernel.getRole() != "summary")
+    return emitOpError() << "expects a kernel with the role 'summary', got '"
+                         << kernel.getRole() << "'";
+  if (kernel && !kernel.getDiagonal())
+    return emitOpError() << "expects a kernel that is 'diagonal'";
+  // store_decay_c2
+  return kernel
+             ? expectLayout(*this, "the decay", getValue(), LayoutKind::Linear)
+             : failure();
 }
 
 //===----------------------------------------------------------------------===//
@@ -769,6 +805,27 @@ LogicalResult ReduceOp::verify() {
   if (failed(expectLayout(*this, "the value", getValue(), LayoutKind::Acc)))
     return failure();
   return expectLayout(*this, "the result", getResult(), LayoutKind::AccCol);
+}
+
+LogicalResult ColumnSumsOp::verify() {
+  SharedType from = getFrom().getType();
+  // column_sums_c1
+  if (failed(expectTile(*this, "weights", getWeights(), 1, from.getRows())))
+    return failure();
+  // column_sums_c2
+  if (failed(expectTensor(*this, "a result", getResult(), from.getCols())))
+    return failure();
+  // column_sums_c3
+  return expectLayout(*this, "the result", getResult(), LayoutKind::Linear);
+}
+
+LogicalResult RowDotsOp::verify() {
+  SharedType rows = getRows().getType();
+  // row_dots_c1
+  if (failed(expectTile(*this, "a vector", getVector(), 1, rows.getCols())))
+    return failure();
+  // row_dots_c2
+  return expectTile(*this, "a result", getTo(), 1, rows.getRows());
 }
 
 LogicalResult CumsumOp::verify() {

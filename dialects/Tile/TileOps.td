@@ -200,6 +200,55 @@ def Tile_ReduceOp : Tile_Letter<"reduce", "sum", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_ColumnSumsOp : Tile_Letter<"column_sums", "sum"> {
+  let summary = "sum the rows of a tile, each with a weight";
+  let description = [{
+    Formula: `sum_c = sum_i w[i] tile[i, c]`, in fp32 and in the order of the rows.
+
+    Constraints: (C1) the weights are one row with an element for each of the
+    tile's rows. (C2) the result has one element for each column. (C3) layouts:
+    linear.
+
+    Example:
+    ```mlir
+    func.func @column_sums(%k: !tile.shared<64, 128, bf16>, %w: !tile.shared<1, 64, f32>) -> tensor<128xf32> {
+      %sum = tile.column_sums %k weighted %w : <64, 128, bf16>, <1, 64, f32> -> tensor<128xf32>
+      return %sum : tensor<128xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Tile_Shared16:$from, Tile_Shared32:$weights);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = [{
+    $from `weighted` $weights attr-dict `:` type($from) `,` type($weights) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_RowDotsOp : Tile_Op<"row_dots"> {
+  let summary = "multiply the rows of a tile with one vector";
+  let description = [{
+    Formula: `to[i] = sum_c tile[i, c] vector[c]`, in fp32, beside the tensor cores.
+    Complete after a barrier.
+
+    Constraints: (C1) the vector is one row with an element for each of the tile's
+    columns. (C2) `to` is one row with an element for each of the tile's rows.
+
+    Example:
+    ```mlir
+    func.func @row_dots(%q: !tile.shared<64, 128, bf16>, %z: !tile.shared<1, 128, f32>, %n: !tile.shared<1, 64, f32>) {
+      tile.row_dots %q, %z to %n : <64, 128, bf16>, <1, 128, f32>, <1, 64, f32>
+      return
+    }
+    ```
+  }];
+  let arguments = (ins Tile_Shared16:$rows, Tile_Shared32:$vector, Tile_Shared32:$to);
+  let assemblyFormat = [{
+    $rows `,` $vector `to` $to attr-dict `:` type($rows) `,` type($vector) `,` type($to)
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_CumsumOp : Tile_Letter<"cumsum", "c", [Pure]> {
   let summary = "cumulate down each block of 16 rows";
   let description = [{

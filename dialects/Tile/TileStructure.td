@@ -22,14 +22,15 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, N
 
     `arguments` are the layer's tensors in the order of plum_gpu_args
     (include/plum/ABI/GpuABI.h). `blob` is the size in bytes of what prepare leaves
-    for scan, for each chunk and head.
+    for scan, for each chunk and head. `diagonal` says that chunks erase nothing:
+    then M is diagonal, and segments have its diagonal instead.
 
     Constraints: (C1) the role is one of these. (C2) `chunk` is a positive multiple
     of 16. (C3) `warps` is chunk / 16 in `prepare`, else slice / 16, and at least
     1. (C4) there are slices, in `prepare` one of 0 columns. (C5) `arguments` have
     different names. (C6) `blob` is a multiple of 16, and not negative. (C7)
     matrices inside have 16 x warps rows. (C8) of the tensors inside, all have a
-    layout or none.
+    layout or none. (C9) `diagonal` is not of `prepare`.
 
     Example:
     ```mlir
@@ -42,11 +43,11 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, N
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$role, I64Attr:$chunk, I64Attr:$warps,
                        TypedArrayAttrBase<Tile_ArgumentAttr, "the tensors of plum_gpu_args">:$arguments,
                        I64Attr:$blob, DefaultValuedAttr<I64Attr, "0">:$slice,
-                       DefaultValuedAttr<I64Attr, "1">:$slices);
+                       DefaultValuedAttr<I64Attr, "1">:$slices, UnitAttr:$diagonal);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name $role `chunk` $chunk `warps` $warps `arguments` $arguments `blob` $blob
-    (`slice` $slice^ `of` $slices)? attr-dict-with-keyword $body
+    (`slice` $slice^ `of` $slices)? (`diagonal` $diagonal^)? attr-dict-with-keyword $body
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

@@ -370,9 +370,9 @@ Status Compilation::addKernels(Manifest &manifest) {
     if (!chunkOnly || kernel.form == KernelForm::Chunk)
       return Status::ok();
   // Rendered together with the warning that says why.
-  module->emitError() << "layer '" << layer->name << "' has no "
-                      << (chunkOnly ? "chunk " : "") << "kernels for target '"
-                      << options.target << "'";
+  diags.error(layer->range, "layer '" + layer->name + "' has no " +
+                                (chunkOnly ? "chunk " : "") +
+                                "kernels for target '" + options.target + "'");
   return failure();
 }
 

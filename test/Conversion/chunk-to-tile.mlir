@@ -23,7 +23,7 @@
 // The scan has the transposed state of a slice: [64, K]. Nothing waits for a
 // solve, so nothing is put off.
 // CHECK-LABEL: tile.kernel @plum_scalar_scan32 "scan" chunk 32 warps 4
-// CHECK-SAME: slice 64 of 1 {
+// CHECK-SAME: slice 64 of 1 diagonal {
 // CHECK: tile.ring
 // CHECK-SAME: rows = "v", sliced = true
 // CHECK: %S = tile.load_state "S" : tensor<64x32xf32>
@@ -115,4 +115,59 @@ assoc.layer @unbounded args [#assoc.arg<input "q">, #assoc.arg<input "k">, #asso
   %o = assoc.read %S1 at %q32 : !S
   %o16 = arith.truncf %o : vector<64xf32> to vector<64xbf16>
   assoc.yield %o16, %S1 : vector<64xbf16>, !S
+}
+
+// A vector state beside the matrix: what a chunk adds to it and what its tokens
+// see of that are made beforehand, keys past the end of a sequence left out.
+// CHECK-LABEL: tile.kernel @plum_counted_prepare32
+// CHECK: %[[ONES:.*]] = tile.valid {{.*}} else 0.0
+// CHECK: tile.store %[[ONES]] to %[[W:.*]] row 0 tokens
+// CHECK: tile.barrier
+// CHECK: %[[SUM:.*]] = tile.column_sums %{{.*}} weighted %[[W]] : <32, 32, bf16>, <1, 32, f32> -> tensor<32xf32>
+// CHECK: tile.export_vector %[[SUM]] to 8320 : tensor<32xf32>
+// CHECK: tile.keep_state "z" 32 to 8448
+// CHECK: %[[N:.*]] = tile.reduce %{{.*}} : tensor<32x32xf32> -> tensor<32xf32>
+// CHECK: tile.export_vector %[[N]] tokens to 8192
+
+// A segment adds up keys, and does nothing else to a state that enters it.
+// CHECK-LABEL: tile.kernel @plum_counted_summary32
+// CHECK-SAME: slice 64 of 1 diagonal {
+// CHECK-NOT: tile.values
+// CHECK: %z = tile.load_state "z" summary : tensor<32xf32>
+// CHECK-NOT: tile.row_dots
+// CHECK: tile.store_state %{{.*}}#1 to "z" summary : tensor<32xf32>
+// CHECK: tile.store_decay %{{.*}}#2 : tensor<32xf32>
+
+// Tokens read it while the products are under way.
+// CHECK-LABEL: tile.kernel @plum_counted_scan32
+// CHECK: %z = tile.load_state "z" kept 8448 : tensor<32xf32>
+// CHECK: tile.chunks
+// CHECK: tile.store %z{{.*}} to %[[Z:.*]] row 0 : tensor<32xf32>, <1, 32, f32>
+// CHECK-NEXT: tile.barrier
+// CHECK: tile.dot {{.*}} onto %S
+// CHECK: tile.row_dots %{{.*}}, %[[Z]] to %[[DOTS:.*]] :
+// CHECK-NEXT: tile.barrier
+// CHECK: tile.load %[[DOTS]] row 0 : <1, 32, f32> -> tensor<32xf32>
+// CHECK: arith.addf {{.*}} : tensor<32xf32>
+// CHECK: tile.broadcast {{.*}} rows : tensor<32xf32> -> tensor<64x32xf32>
+// CHECK: arith.divf {{.*}} : tensor<64x32xf32>
+// CHECK: tile.store_state %{{.*}}#1 to "z" : tensor<32xf32>
+!z = !assoc.state<32, 1, kv, f32, f32>
+assoc.layer @counted args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<state "S">,
+    #assoc.arg<state "z">] outputs ["o"] {
+^bb0(%q: vector<32xbf16>, %k: vector<32xbf16>, %v: vector<64xbf16>, %S: !S, %z: !z):
+  %q32 = arith.extf %q : vector<32xbf16> to vector<32xf32>
+  %k32 = arith.extf %k : vector<32xbf16> to vector<32xf32>
+  %v32 = arith.extf %v : vector<64xbf16> to vector<64xf32>
+  %e = math.absf %k32 : vector<32xf32>
+  %one = arith.constant dense<1.0> : vector<1xf32>
+  %S1 = assoc.step %S write keys(%e) values(%v32) : !S
+  %z1 = assoc.step %z write keys(%e) values(%one) : !z
+  %o = assoc.read %S1 at %q32 : !S
+  %n = assoc.read %z1 at %q32 : !z
+  %n0 = vector.extract %n[0] : f32 from vector<1xf32>
+  %n64 = vector.broadcast %n0 : f32 to vector<64xf32>
+  %y = arith.divf %o, %n64 : vector<64xf32>
+  %y16 = arith.truncf %y : vector<64xf32> to vector<64xbf16>
+  assoc.yield %y16, %S1, %z1 : vector<64xbf16>, !S, !z
 }

@@ -59,9 +59,9 @@ struct Run {
   int64_t segments = 1;
 };
 
-void check(const Run &run, Sizes sizes, uint32_t seed, bool states,
-           std::vector<int64_t> offsets = {}) {
-  Layer &layer = Layer::get(shippedSpec(run.layer, run.dims));
+void check(const Spec &spec, const Run &run, Sizes sizes, uint32_t seed,
+           bool states, std::vector<int64_t> offsets = {}) {
+  Layer &layer = Layer::get(spec);
   Data data = activations(layer, sizes, seed, states, offsets);
   Placing placing;
   placing.chunk = run.chunk;
@@ -69,8 +69,13 @@ void check(const Run &run, Sizes sizes, uint32_t seed, bool states,
   placing.segments = run.segments;
   Values got = emulate(layer, data, placing);
   expectEmulated(data, placing, got, reference(layer, data), 5e-3, 5e-3,
-                 run.layer + " T " + std::to_string(sizes.tokens) + " P " +
+                 spec.name + " T " + std::to_string(sizes.tokens) + " P " +
                      std::to_string(run.segments));
+}
+
+void check(const Run &run, Sizes sizes, uint32_t seed, bool states,
+           std::vector<int64_t> offsets = {}) {
+  check(shippedSpec(run.layer, run.dims), run, sizes, seed, states, offsets);
 }
 
 class GpuChunk : public ::testing::TestWithParam<std::string> {};
@@ -118,25 +123,64 @@ TEST_P(GpuChunk, SegmentsOfOtherDims) {
       check({GetParam(), {{"K", K}, {"V", V}}, 64, target, 3}, {1, 200, 1}, 25,
             true);
 }
-// B of the first segment starts from the initial state, as the scan would.
-TEST(GpuChunkSegments, InitialStates) {
-  Layer &layer = Layer::get(shippedSpec("kda"));
+// States are updated in place. B of the first segment starts from the initial
+// state, as the scan would; a vector state is read by both slices of V.
+void checkInPlace(const std::string &name, int64_t segments) {
+  Layer &layer = Layer::get(shippedSpec(name, {{"K", 128}, {"V", 128}}));
   Data data = activations(layer, {3, 290, 2}, 27);
   Placing placing;
   placing.chunk = 64;
-  placing.segments = 4;
+  placing.segments = segments;
   placing.columnMajor = true;
   placing.state = DType::BF16;
   placing.slots = {2, -1, 0};
   placing.slotPadding = 8;
   Values got = emulate(layer, data, placing);
-  expectEmulated(data, placing, got, reference(layer, data), 5e-3, 5e-3, "kda");
+  expectEmulated(data, placing, got, reference(layer, data), 5e-3, 5e-3, name);
+}
+TEST(GpuChunkSegments, InitialStates) { checkInPlace("kda", 4); }
+TEST(GpuChunkVectorState, InPlace) {
+  checkInPlace("linear_attention", 1);
+  checkInPlace("linear_attention", 3);
+}
+
+// A normaliser that decays with the memory, and is written with a gate: keys as
+// they lie in memory with one decay a token, rewritten with one a channel.
+TEST(GpuChunkVectorState, Decays) {
+  std::string inputs = R"(
+  input  q, k : [K] bf16
+  input  v    : [V] bf16
+  input  i    : bf16
+  state  S    : [K, V] f32
+  state  z    : [K] f32
+  g = -softplus(-f)
+)";
+  std::string rest = R"( + sigmoid(i) * k^T @ v
+  z = exp(g) * z + 2 * sigmoid(i) * k
+  n = q @ z^T
+  output o : [V] bf16 = (q @ S) / (4 + abs(n))
+})";
+  Spec scalar{"scalar",
+              "layer scalar(K = 32, V = 48) { input f : bf16" + inputs +
+                  "  S = exp(g) * S" + rest,
+              {}};
+  Spec channel{"channel",
+               "layer channel(K = 32, V = 48) { input f : [K] bf16" + inputs +
+                   "  S = diag(exp(g)) @ S" + rest,
+               {}};
+  for (const Spec &spec : {scalar, channel})
+    for (std::string target : {"sm_90a", "sm_80"}) {
+      check(spec, {"", {}, 64, target}, {1, 65, 1}, 31, true);
+      check(spec, {"", {}, 64, target, 3}, {1, 580, 1}, 33, true,
+            {0, 0, 1, 1, 130, 452, 516, 580, 580});
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, GpuChunk,
                          ::testing::Values("kda_k3", "kda", "gated_deltanet",
                                            "deltanet", "gla", "mamba2",
-                                           "retnet", "gdn2"),
+                                           "retnet", "gdn2",
+                                           "linear_attention"),
                          [](const auto &info) { return info.param; });
 
 } // namespace

@@ -7,8 +7,10 @@
 // each of the P segments:
 //
 //   M^T [K, K]   row k': what a state's row k' adds to every row, by the
-//   segment X^T [V, K]   first B of the segment, then S, the state at the
-//   segment's end
+//                segment; where nothing is erased, the diagonal alone, [K]
+//   X^T [V, K]   first B of the segment, then S, the state at the segment's
+//   end;
+//                each vector state [K] is one row more
 //
 // all f32. `summary` writes them, but for M of segment 0, whose B starts from
 // the initial state, and for the last segment, which nothing follows; its X is
@@ -20,7 +22,8 @@
 // and leaves each S_s where B_s was, for the scan of segment s + 1 to start
 // from. Columns of S do not meet: a CTA has 8 of them. A thread has 4 rows k
 // and an eighth of the sum over k', for all 8 columns; the eighths meet in
-// shared memory. While one M is multiplied with, the next is on its way.
+// shared memory. While one M is multiplied with, the next is on its way. With
+// a diagonal there is no sum: a thread has 4 rows k of one column.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,22 +37,81 @@ using namespace plum::gpu;
 
 #define ARG(NAME) int64_t(offsetof(plum_gpu_args, NAME))
 
-int64_t plum::gpu::segmentBytes(int64_t K, int64_t V) {
-  return (K * K + V * K) * 4;
-}
-
 /// Address (i64) of a segment's piece; `row` is the sequence's number.
-Value plum::gpu::segmentAddress(Ptx &p, int64_t K, int64_t V, Value row,
-                                Value head, Value segment) {
+Value Segment::address(Ptx &p, Value row, Value head, Value segment) const {
   Value heads = p.argument(ARG(heads), p.getI32Type());
   Value segments = p.argument(ARG(segments), p.getI32Type());
   Value pair = p.add(p.mul(p.toI64(row), p.toI64(heads)), p.toI64(head));
   Value piece = p.add(p.mul(pair, p.toI64(segments)), p.toI64(segment));
   return p.add(p.argument(ARG(segment_states), p.getI64Type()),
-               p.mul(piece, p.i64(segmentBytes(K, V))));
+               p.mul(piece, p.i64(bytes())));
 }
 
-KernelShape plum::gpu::emitCombine(Ptx &p, int64_t K, int64_t V) {
+/// Where this thread's part of the pieces is.
+namespace {
+struct Place {
+  Value column, pair;   ///< First of the CTA's columns; sequence and head.
+  Value part;           ///< 0 to 7.
+  Value groupBytes;     ///< Of its four numbers in a row of K.
+  Value base, segments; ///< Address (i64) of the first piece; P.
+};
+} // namespace
+
+/// Runs `body` where there is something to combine: with two segments S_0 = B_0
+/// is all there is.
+static void forWork(Ptx &p, const Segment &segment,
+                    function_ref<void(const Place &)> body) {
+  Type i32 = p.getI32Type();
+  Value tid = p.tid(), id = p.ctaid(), heads = p.argument(ARG(heads), i32);
+  Place at;
+  at.column = p.mul(p.remu(id, combineSlices(segment)), kCombineColumns);
+  at.pair = p.divu(id, combineSlices(segment));
+  Value head = p.remu(at.pair, heads), row = p.divu(at.pair, heads);
+  at.segments = p.argument(ARG(segments), i32);
+  Value wanted =
+      p.both(p.lt(p.i32(2), at.segments), p.ge(slotOf(p, row), p.i32(0)));
+  p.ifThen(wanted, [&] {
+    at.part = p.divu(tid, segment.K / 4);
+    at.groupBytes = p.shl(p.remu(tid, segment.K / 4), 4);
+    at.base = segment.address(p, row, head, p.i32(0));
+    body(at);
+  });
+}
+
+static KernelShape emitDiagonal(Ptx &p, const Segment &segment) {
+  KernelShape shape;
+  shape.threads = 2 * segment.K;
+  Type four = p.vec(p.getF32Type(), 4);
+  forWork(p, segment, [&](const Place &at) {
+    Value row = p.add(at.column, at.part);
+    p.ifThen(p.lt(row, p.i32(segment.rows())), [&] {
+      Value decays = p.global(p.add(at.base, p.toI64(at.groupBytes)));
+      Value mine =
+          p.at(p.at(decays, segment.matrixBytes()), p.mul(row, segment.K * 4));
+      auto numbers = [&](Value pointer) -> Values {
+        Value v = p.load(four, pointer);
+        return {p.element(v, 0), p.element(v, 1), p.element(v, 2),
+                p.element(v, 3)};
+      };
+      p.loop(p.i32(1), p.sub(at.segments, p.i32(1)), 1, numbers(mine),
+             [&](Value s, ValueRange state) -> Values {
+               Value offset = p.mul(p.toI64(s), p.i64(segment.bytes()));
+               Value to = p.at(mine, offset);
+               Values d = numbers(p.at(decays, offset)), next = numbers(to);
+               for (auto [n, f, v] : llvm::zip(next, d, state))
+                 n = p.fma(f, v, n);
+               p.store(p.vector(next), to);
+               return next;
+             });
+    });
+  });
+  return shape;
+}
+
+KernelShape plum::gpu::emitCombine(Ptx &p, const Segment &segment) {
+  if (segment.diagonal)
+    return emitDiagonal(p, segment);
+  const int64_t K = segment.K;
   const int64_t columns = kCombineColumns, eighth = K / 8;
   // Shared memory: S^T [8, K], then the eighths [8][8, K].
   const int64_t sums = columns * K * 4;
@@ -60,23 +122,11 @@ KernelShape plum::gpu::emitCombine(Ptx &p, int64_t K, int64_t V) {
   shape.sharedBytes = sums + 8 * columns * pitch;
   shape.ctasPerSM = p.chip.hopper() ? 2 : 1;
 
-  Type i32 = p.getI32Type(), f32 = p.getF32Type(), four = p.vec(f32, 4);
-  Value tid = p.tid();
-  Value heads = p.argument(ARG(heads), i32);
-  Value id = p.ctaid();
-  Value column = p.mul(p.remu(id, V / columns), columns);
-  Value pair = p.divu(id, V / columns);
-  Value head = p.remu(pair, heads), row = p.divu(pair, heads);
-  Value segments = p.argument(ARG(segments), i32);
-  // With two segments S_0 = B_0 is all there is.
-  Value wanted =
-      p.both(p.lt(p.i32(2), segments), p.ge(slotOf(p, row), p.i32(0)));
-  p.ifThen(wanted, [&] {
-    // Rows 4 group ... of M; as an eighth of the sum and, later, as a column.
-    Value group = p.remu(tid, K / 4), part = p.divu(tid, K / 4);
-    Value groupBytes = p.shl(group, 4);
-    Value base = segmentAddress(p, K, V, row, head, p.i32(0));
-    const int64_t step = segmentBytes(K, V);
+  Type f32 = p.getF32Type(), four = p.vec(f32, 4);
+  // Rows 4 group ... of M; as an eighth of the sum and, later, as a column.
+  forWork(p, segment, [&](const Place &at) {
+    auto [column, pair, part, groupBytes, base, segments] = at;
+    const int64_t step = segment.bytes();
     Value mine = p.global(
         p.add(p.add(base, K * pitch),
               p.toI64(p.add(p.mul(p.add(column, part), pitch), groupBytes))));

@@ -17,8 +17,9 @@
 //   (2t+8) (2t+9) linear [N]    ceil(N / threads)
 //
 // Files: TileToNVVM (the pass), TileKernel (coordinates, rings, chunks),
-// TileMemory (shared and global memory), TileProducts (tensor cores), TileSolve
-// (the triangular inverse and sums along tokens).
+// TileMemory (shared and global memory), TileStates (the layer's states),
+// TileProducts (tensor cores), TileSolve (the triangular inverse and sums along
+// tokens).
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,14 +46,23 @@ int64_t planShared(tile::KernelOp kernel);
 Value slotOf(Ptx &p, Value row);
 
 //===--- Segments (TileCombine.cpp) ---------------------------------------===//
-/// Scratch of one segment of one head.
-int64_t segmentBytes(int64_t K, int64_t V);
-Value segmentAddress(Ptx &p, int64_t K, int64_t V, Value row, Value head,
-                     Value segment);
-/// The kernel `combine`; its grid is V / kCombineColumns for each sequence and
+/// Scratch of one segment of one head: M, then the rows of X.
+struct Segment {
+  int64_t K = 0, V = 0;
+  bool diagonal = false; ///< M is its diagonal.
+  int64_t vectors = 0;   ///< Vector states, which are further rows of X.
+  int64_t rows() const { return V + vectors; }
+  int64_t matrixBytes() const { return (diagonal ? K : K * K) * 4; }
+  int64_t bytes() const { return matrixBytes() + rows() * K * 4; }
+  Value address(Ptx &p, Value row, Value head, Value segment) const;
+};
+/// The kernel `combine`; its grid is combineSlices() for each sequence and
 /// head.
 constexpr int64_t kCombineColumns = 8;
-KernelShape emitCombine(Ptx &p, int64_t K, int64_t V);
+inline int64_t combineSlices(const Segment &segment) {
+  return (segment.rows() + kCombineColumns - 1) / kCombineColumns;
+}
+KernelShape emitCombine(Ptx &p, const Segment &segment);
 
 /// Registers that one of `threads` threads has of a tensor.
 int64_t registerCount(mlir::RankedTensorType type, int64_t threads);
@@ -67,7 +77,7 @@ public:
   KernelShape emit();
   /// Blocks for a head: of a summary, as many as M or B has slices.
   int64_t slices();
-  std::pair<int64_t, int64_t> stateShape() { return {K, V}; } ///< K, V (scan).
+  const Segment &segmentShape() const { return scratch; } ///< Of a scan.
 
 private:
   //===--- Frame (TileKernel.cpp) -----------------------------------------===//
@@ -127,6 +137,22 @@ private:
   void loadState(tile::LoadStateOp op);
   Values loadInitial(tile::LoadStateOp op, int64_t count);
   void storeState(tile::StoreStateOp op);
+  void keepState(tile::KeepStateOp op);
+  void loadVectorState(tile::LoadStateOp op);
+  void storeVectorState(tile::StoreStateOp op);
+  void storeDecay(tile::StoreDecayOp op);
+  /// Address (i64) of a slot's and this head's part of a state.
+  Value stateAddress(llvm::StringRef name, Value slot);
+  /// Element `index` of a vector state at stateAddress().
+  Value loadStateElement(llvm::StringRef name, Value base, Value index);
+  /// Of a vector state: the row of X in a segment's scratch.
+  Value vectorRow(Value segment) {
+    return p.add(segment, scratch.matrixBytes() + scratch.V * scratch.K * 4);
+  }
+  void forVector(llvm::ArrayRef<Value> v,
+                 llvm::function_ref<void(Value, Value)> body);
+  /// Writes a vector, by the first slice's team, as numbers side by side.
+  void storeRow(llvm::ArrayRef<Value> v, Value address);
   /// Copies R rows of `columns` columns into a swizzled tile by `threads`
   /// threads, of which this is `thread`; rows from `rows` on become zero.
   /// `rolled`: as a loop.
@@ -157,6 +183,8 @@ private:
   void cumsum(tile::CumsumOp op);
   void blockSum(tile::BlockSumOp op);
   void reduce(tile::ReduceOp op);
+  void columnSums(tile::ColumnSumsOp op);
+  void rowDots(tile::RowDotsOp op);
   void broadcast(tile::BroadcastOp op);
   Value descriptor(Value pointer, int64_t leading, int64_t stride);
   void awaitAll();
@@ -183,7 +211,7 @@ private:
   const int64_t C;              ///< Rows of a chunk.
   bool scan, wide;              ///< scan: or summary. wide: products by wgmma.
   bool summary;
-  int64_t K = 0, V = 0; ///< Of the state (scan).
+  Segment scratch; ///< Of the state (scan).
 
   llvm::DenseMap<Value, Values> registers;
   llvm::DenseMap<Value, SharedTile> tiles;
@@ -203,6 +231,7 @@ private:
   Value head, sequence, inputSequence,
       firstToken;           ///< firstToken: of the chunk
                             ///< or the sequence, in rows.
+  Value startsSequence;     ///< i1: this is its first chunk (prepare).
   Value rows;               ///< Tokens of this chunk that are there.
   Value blob;               ///< ptr<1> of the first chunk's blob.
   Value blobStep;           ///< i64: to the next chunk's.

@@ -107,15 +107,20 @@ TileEmitter::TileEmitter(Ptx &p, tile::KernelOp kernel)
       C(kernel.getChunk()), scan(kernel.getRole() != "prepare"),
       wide(scan && p.chip.hopper() && warps % 4 == 0),
       summary(kernel.getRole() == "summary") {
+  scratch.V = kernel.getSlice() * kernel.getSlices();
+  scratch.diagonal = kernel.getDiagonal();
   kernel.walk([&](tile::LoadStateOp op) {
-    K = cast<RankedTensorType>(op.getResult().getType()).getDimSize(1);
-    V = kernel.getSlice() * kernel.getSlices();
+    auto type = cast<RankedTensorType>(op.getResult().getType());
+    scratch.K = type.getShape().back();
+    scratch.vectors += type.getRank() == 1;
   });
 }
 
 int64_t TileEmitter::slices() {
   const int64_t slices = kernel.getSlices(), slice = kernel.getSlice();
-  return summary ? std::max(slices, (K + slice - 1) / slice) : slices;
+  return summary && !scratch.diagonal
+             ? std::max(slices, (scratch.K + slice - 1) / slice)
+             : slices;
 }
 
 void TileEmitter::teamBarrier() {
@@ -146,7 +151,7 @@ void TileEmitter::coordinatesPrepare(function_ref<void()> body) {
   Value cu = p.argument(ARG(cu_seqlens), p.getI64Type());
   Value packed = p.cmp(arith::CmpIPredicate::ne, cu, p.i64(0));
   Values where = p.ifElse(
-      packed, {i32, i32, i32},
+      packed, {i32, i32, i32, i32, i32},
       [&]() -> Values {
         // The sequence is the last whose first chunk is not after this one:
         // every lane counts some, the warp adds up.
@@ -174,18 +179,21 @@ void TileEmitter::coordinatesPrepare(function_ref<void()> body) {
             p.load(i32, p.global(p.add(offsets, p.shl(p.toI64(safe), 2))));
         Value row = p.mul(p.sub(chunk, first), C);
         Value left = p.minimum(p.sub(p.sub(stop, start), row), p.i32(C));
-        return {p.i32(0), p.add(start, row), p.select(inside, left, p.i32(0))};
+        return {p.i32(0), p.add(start, row), p.select(inside, left, p.i32(0)),
+                safe, row};
       },
       [&]() -> Values {
         Value perSequence = p.argument(ARG(chunks), i32);
         Value tokens = p.argument(ARG(tokens), i32);
         Value row = p.mul(p.remu(chunk, perSequence), C);
-        return {p.divu(chunk, perSequence), row,
-                p.minimum(p.sub(tokens, row), p.i32(C))};
+        Value s = p.divu(chunk, perSequence);
+        return {s, row, p.minimum(p.sub(tokens, row), p.i32(C)), s, row};
       });
   inputSequence = where[0];
   firstToken = where[1];
   rows = where[2];
+  sequence = where[3];
+  startsSequence = p.eq(where[4], p.i32(0));
   Value blobs = p.argument(ARG(blobs), p.getI64Type());
   Value number = p.add(p.mul(p.toI64(chunk), p.toI64(heads)), p.toI64(head));
   blob = p.global(p.add(blobs, p.mul(number, p.i64(kernel.getBlob()))));
@@ -233,9 +241,13 @@ void TileEmitter::coordinatesScan(function_ref<void()> body) {
   // The pool's slot, or a row that is padding and leaves everything alone.
   sequence = slotOf(p, sequence);
   Value works = p.ge(sequence, p.i32(0));
-  if (summary) // M and B may have different numbers of slices.
+  if (scratch.diagonal && summary) // Nobody follows the identity.
+    works = p.both(works,
+                   p.lt(part, p.sub(p.argument(ARG(segments), i32), p.i32(1))));
+  else if (summary) // M and B may have different numbers of slices.
     works = p.both(works, p.lt(p.mul(slice, kernel.getSlice()),
-                               p.select(followsIdentity, p.i32(K), p.i32(V))));
+                               p.select(followsIdentity, p.i32(scratch.K),
+                                        p.i32(scratch.V))));
   p.ifThen(works, body);
 }
 
@@ -246,7 +258,9 @@ void TileEmitter::coordinatesSegment(Value part) {
   Value last = p.sub(segments, p.i32(1));
   segment = part;
   valueSlice = slice;
-  if (summary) {
+  if (summary && scratch.diagonal) {
+    followsIdentity = p.boolean(false);
+  } else if (summary) {
     followsIdentity = p.ge(part, last);
     segment = p.select(followsIdentity, p.add(p.sub(part, last), 1), part);
     valueSlice = p.select(followsIdentity, p.i32(0), slice);
@@ -264,8 +278,7 @@ void TileEmitter::coordinatesSegment(Value part) {
   // initial state, with the last.
   Value before =
       p.sub(p.select(p.eq(segment, p.i32(0)), segments, segment), p.i32(1));
-  segmentStart =
-      segmentAddress(p, K, V, sequence, head, summary ? segment : before);
+  segmentStart = scratch.address(p, sequence, head, summary ? segment : before);
 }
 
 Value plum::gpu::slotOf(Ptx &p, Value row) {
@@ -791,6 +804,8 @@ void TileEmitter::emitOp(Operation *op) {
       .Case([&](tile::ValuesOp o) { values(o); })
       .Case([&](tile::LoadStateOp o) { loadState(o); })
       .Case([&](tile::StoreStateOp o) { storeState(o); })
+      .Case([&](tile::StoreDecayOp o) { storeDecay(o); })
+      .Case([&](tile::KeepStateOp o) { keepState(o); })
       .Case([&](tile::StripOp o) {
         Values &v = use(o.getValue());
         int64_t n =
@@ -801,6 +816,8 @@ void TileEmitter::emitOp(Operation *op) {
       })
       .Case([&](tile::BroadcastOp o) { broadcast(o); })
       .Case([&](tile::ReduceOp o) { reduce(o); })
+      .Case([&](tile::ColumnSumsOp o) { columnSums(o); })
+      .Case([&](tile::RowDotsOp o) { rowDots(o); })
       .Case([&](tile::CumsumOp o) { cumsum(o); })
       .Case([&](tile::BlockSumOp o) { blockSum(o); })
       .Case([&](tile::CumulateOp o) { cumulate(o); })

@@ -376,6 +376,80 @@ void TileEmitter::reduce(tile::ReduceOp op) {
   set(op.getResult(), out);
 }
 
+/// A thread has a column, or one in every `threads`.
+void TileEmitter::columnSums(tile::ColumnSumsOp op) {
+  const SharedTile &from = tiles.find(op.getFrom())->second;
+  const SharedTile &weights = tiles.find(op.getWeights())->second;
+  const int64_t R = from.type.getRows(), columns = from.type.getCols();
+  Values out;
+  for (int64_t first = 0; first < columns; first += threads) {
+    // Threads beyond the last column read that.
+    Value column = p.minimum(p.add(tid, first), p.i32(columns - 1));
+    Value piece = p.bitAnd(p.shr(column, 3), 7);
+    Value base = p.at(p.at(from.base, p.mul(p.shr(column, 6), R * 128)),
+                      p.shl(p.bitAnd(column, 7), 1));
+    Values places; // By row modulo 8: that is what the swizzle repeats with.
+    for (int64_t r = 0; r < 8; ++r)
+      places.push_back(
+          p.at(base, p.add(p.shl(p.bitXor(piece, p.i32(r)), 4), r * 128)));
+    Value sum = p.f32(0);
+    for (int64_t row = 0; row < R; row += 4) {
+      Value few = p.load(p.vec(p.getF32Type(), 4), p.at(weights.base, row * 4));
+      for (int64_t i = 0; i < 4; ++i)
+        sum = p.fma(
+            p.element(few, i),
+            p.loadHalf(p.at(places[(row + i) % 8], (row + i) / 8 * 1024), true),
+            sum);
+    }
+    out.push_back(sum);
+  }
+  set(op.getResult(), out);
+}
+
+/// Neighbouring threads share a row, as many as there are for each.
+void TileEmitter::rowDots(tile::RowDotsOp op) {
+  const SharedTile &rows = tiles.find(op.getRows())->second;
+  const SharedTile &vector = tiles.find(op.getVector())->second;
+  const SharedTile &to = tiles.find(op.getTo())->second;
+  const int64_t R = rows.type.getRows(), pieces = rows.type.getCols() / 8;
+  int64_t sharers = 1;
+  while (sharers < 32 && 2 * sharers * R <= threads &&
+         pieces % (2 * sharers) == 0)
+    sharers *= 2;
+  const int64_t mine = pieces / sharers, step = threads / sharers;
+  Value part = p.bitAnd(tid, sharers - 1);
+  Value firstPiece = p.mul(part, mine);
+  Value numbers = p.at(vector.base, p.shl(firstPiece, 5));
+  for (int64_t first = 0; first < R; first += step) {
+    Value row = p.add(p.divu(tid, sharers), first);
+    Value safe = first + step <= R ? row : p.minimum(row, p.i32(R - 1));
+    Values sums(4, p.f32(0));
+    for (int64_t i = 0; i < mine; ++i) {
+      Value piece = p.add(firstPiece, i);
+      Value offset = p.add(pieceOffset(safe, p.bitAnd(piece, 7)),
+                           p.mul(p.shr(piece, 3), R * 128));
+      Value pairs = p.load(p.vec(p.getI32Type(), 4), p.at(rows.base, offset));
+      for (int64_t half : {0, 1}) {
+        Value four =
+            p.load(p.vec(p.getF32Type(), 4), p.at(numbers, i * 32 + half * 16));
+        for (int64_t j : {0, 1}) {
+          Value pair = p.element(pairs, 2 * half + j);
+          Value &low = sums[2 * j], &high = sums[2 * j + 1];
+          low = p.fma(p.low(pair), p.element(four, 2 * j), low);
+          high = p.fma(p.high(pair), p.element(four, 2 * j + 1), high);
+        }
+      }
+    }
+    Value sum = p.fadd(p.fadd(sums[0], sums[1]), p.fadd(sums[2], sums[3]));
+    for (int64_t distance = 1; distance < sharers; distance *= 2)
+      sum = p.fadd(sum, p.shuffleXor(sum, distance));
+    Value writes = p.eq(part, p.i32(0));
+    if (first + step > R)
+      writes = p.both(writes, p.lt(row, p.i32(R)));
+    p.ifThen(writes, [&] { p.store(sum, p.at(to.base, p.shl(row, 2))); });
+  }
+}
+
 void TileEmitter::broadcast(tile::BroadcastOp op) {
   RankedTensorType type = tensorOf(op.getResult());
   LayoutKind kind = *tile::layoutOf(type);

@@ -116,15 +116,15 @@ struct TileToNVVMPass : public plum::impl::TileToNVVMPassBase<TileToNVVMPass> {
                scan ? "sequences" : "chunks");
       p.function()->setAttr(kSlicesAttr, p.getI64IntegerAttr(emitter.slices()));
       if (kernel.getRole() == "summary") {
-        auto [K, V] = emitter.stateShape();
+        const Segment &segment = emitter.segmentShape();
         p.function()->setAttr(kSegmentBytesAttr,
-                              p.getI64IntegerAttr(segmentBytes(K, V)));
+                              p.getI64IntegerAttr(segment.bytes()));
         Ptx combine(module, nameBeside(kernel, "combine"), chip);
-        KernelShape combineShape = emitCombine(combine, K, V);
+        KernelShape combineShape = emitCombine(combine, segment);
         combine.finish(combineShape);
         describe(combine, "combine", chunk, combineShape, "sequences");
-        combine.function()->setAttr(kSlicesAttr,
-                                    p.getI64IntegerAttr(V / kCombineColumns));
+        combine.function()->setAttr(
+            kSlicesAttr, p.getI64IntegerAttr(combineSlices(segment)));
       }
       if (!scan)
         p.function()->setAttr(kBlobBytesAttr,

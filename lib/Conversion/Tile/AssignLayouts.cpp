@@ -87,9 +87,18 @@ LogicalResult Assignment::visit(Operation *op) {
   };
   auto linear = [&]() { want(op->getOpOperand(0), K::Linear); };
 
+  auto ofState = [](Value v) { return rankOf(v) == 2 ? K::Acc : K::Linear; };
+
   // Ops that fix the layouts of what they take and make.
-  if (isa<DotOp, DotDiagOp, DotBlocksOp, PlaceDiagOp, MaskOp, HalfOp,
-          LoadStateOp>(op)) {
+  if (auto load = dyn_cast<LoadStateOp>(op))
+    return fix(op, load.getResult(), ofState(load.getResult()));
+  if (isa<StoreStateOp, StoreDecayOp>(op)) {
+    want(op->getOpOperand(0), ofState(op->getOperand(0)));
+    return success();
+  }
+  if (auto sums = dyn_cast<ColumnSumsOp>(op))
+    return fix(op, sums.getResult(), K::Linear);
+  if (isa<DotOp, DotDiagOp, DotBlocksOp, PlaceDiagOp, MaskOp, HalfOp>(op)) {
     // A row-wise op on an operand of a product by blocks stays with it.
     for (Value result : op->getResults())
       if (failed(fix(op, result, K::Acc)))
@@ -97,7 +106,7 @@ LogicalResult Assignment::visit(Operation *op) {
     operands(K::Acc);
     return success();
   }
-  if (isa<ExportMatrixOp, StoreStateOp, WriteRowsOp, InverseOp>(op)) {
+  if (isa<ExportMatrixOp, WriteRowsOp, InverseOp>(op)) {
     operands(K::Acc);
     return success();
   }

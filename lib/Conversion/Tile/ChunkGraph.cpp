@@ -72,6 +72,10 @@ private:
   FailureOr<unsigned> scores(chunk::ScoresOp op);
   FailureOr<unsigned> blockOf(Value value, Scale &scale);
   FailureOr<Sum> sum(Terms terms);
+  FailureOr<Sum> vectorSum(Terms terms);
+  bool weight(Value one, Scale &scale);
+  LogicalResult carry(chunk::CarryOp op);
+  LogicalResult carryVector(chunk::CarryOp op);
   LogicalResult noteDecay(Value decay);
   LogicalResult readArguments();
   LogicalResult solve(chunk::MatmulOp op, chunk::InverseOp inverse, Terms &out);
@@ -252,6 +256,26 @@ FailureOr<unsigned> Analysis::blockOf(Value value, Scale &scale) {
   return indexOf(graph.blocks, RowBlock{RowBlock::Stored, 0, inner});
 }
 
+/// The factor of a row that a vector state is written with: vector<1>.
+bool Analysis::weight(Value one, Scale &scale) {
+  DenseElementsAttr splat;
+  if (matchPattern(one, m_Constant(&splat))) {
+    scale.constant *= splat.getSplatValue<APFloat>().convertToDouble();
+    return true;
+  }
+  if (auto broadcast = one.getDefiningOp<vector::BroadcastOp>();
+      broadcast && broadcast.getSource().getType().isF32()) {
+    scale.multiply(scaleOf(broadcast.getSource()));
+    return true;
+  }
+  auto mul = one.getDefiningOp<arith::MulFOp>();
+  return mul && weight(mul.getLhs(), scale) && weight(mul.getRhs(), scale);
+}
+
+static bool isColumn(Value value) {
+  return cast<RankedTensorType>(value.getType()).getDimSize(1) == 1;
+}
+
 LogicalResult Analysis::solve(chunk::MatmulOp op, chunk::InverseOp inverse,
                               Terms &out) {
   auto right = evaluate(op.getRows());
@@ -328,6 +352,9 @@ FailureOr<Terms> Analysis::evaluate(Value value) {
       terms = *onto;
     }
     Value matrix = resolve(product.getMatrix());
+    const bool ofVector = isColumn(product.getRows());
+    if (ofVector && matrix.getDefiningOp<chunk::InverseOp>())
+      return fail("a vector state that is erased from");
     if (auto inverse = matrix.getDefiningOp<chunk::InverseOp>()) {
       if (product.getOnto() || failed(solve(product, inverse, terms)))
         return fail("a solve that is added to something");
@@ -338,11 +365,19 @@ FailureOr<Terms> Analysis::evaluate(Value value) {
       return fail("a product with a matrix that is not scores");
     auto number = scores(op);
     Term term{Term::Product, {}, 0, {}, 0, {}, {}};
-    auto block = blockOf(product.getRows(), term.columns);
-    if (failed(number) || failed(block))
+    if (failed(number))
       return failure();
     term.scores = *number;
-    term.block = *block;
+    if (ofVector) {
+      Value one = yielded(product.getRows());
+      if (!one || !weight(one, term.columns))
+        return fail("a vector state that is written with more than a factor");
+    } else {
+      auto block = blockOf(product.getRows(), term.columns);
+      if (failed(block))
+        return failure();
+      term.block = *block;
+    }
     terms.push_back(term);
     return terms;
   }
@@ -397,13 +432,31 @@ FailureOr<Sum> Analysis::sum(Terms terms) {
   return out;
 }
 
+FailureOr<Sum> Analysis::vectorSum(Terms terms) {
+  Sum out;
+  out.ofVector = true;
+  SmallVector<ScoreTile> sums;
+  for (Term &term : terms) {
+    if (term.kind == Term::Alone)
+      return fail("a read of a vector state that something is added to");
+    if (term.kind == Term::Read)
+      out.reads.push_back(
+          indexOf(graph.readTiles, ReadTile{term.x, term.scale}));
+    else
+      sums.push_back({term.scores, term.scale, term.columns});
+  }
+  if (!sums.empty())
+    out.rowSums = indexOf(graph.rowSums, sums);
+  return out;
+}
+
 //===----------------------------------------------------------------------===//
 // The function
 //===----------------------------------------------------------------------===//
 
 LogicalResult Analysis::readArguments() {
   func::FuncOp function = graph.function;
-  unsigned states = 0;
+  unsigned matrices = 0;
   for (BlockArgument arg : function.getArguments().drop_front()) {
     Argument out;
     auto attr = [&](StringRef name) {
@@ -422,16 +475,24 @@ LogicalResult Analysis::readArguments() {
       out.element = type;
     }
     if (out.role == "state") {
-      ++states;
-      if (out.shape.size() != 2 || out.shape[1] == 1)
-        return fail("a state that is a vector");
-      graph.K = out.shape[0];
-      graph.V = out.shape[1];
+      if (out.shape[1] == 1) {
+        if (graph.vectorState)
+          return fail("more than one vector state");
+        graph.vectorState = VectorState{unsigned(graph.arguments.size()), {}};
+      } else {
+        ++matrices;
+        graph.K = out.shape[0];
+        graph.V = out.shape[1];
+      }
     }
     graph.arguments.push_back(out);
   }
-  if (states != 1)
-    return fail("more than one state");
+  if (matrices != 1)
+    return fail(matrices ? "more than one matrix state"
+                         : "no state that is a matrix");
+  if (graph.vectorState &&
+      graph.arguments[graph.vectorState->argument].shape[0] != graph.K)
+    return fail("a vector state that is not of the matrix's key dim");
   return success();
 }
 
@@ -471,28 +532,10 @@ void Analysis::useRawInputs() {
   }
 }
 
-FailureOr<Graph> Analysis::run() {
-  func::FuncOp function = graph.function;
-  graph.layer =
-      function->getAttrOfType<FlatSymbolRefAttr>(kLayerAttr).getValue().str();
-  graph.chunk = function->getAttrOfType<IntegerAttr>(kChunkAttr).getInt();
-  if (failed(readArguments()))
-    return failure();
-  chunk::CarryOp carry;
-  function.walk([&](Operation *op) {
-    if (auto c = dyn_cast<chunk::CarryOp>(op))
-      carry = c;
-    if (auto o = dyn_cast<chunk::OutputOp>(op))
-      graph.output = o;
-  });
-  if (!carry || !graph.output)
-    return fail("no state to carry");
-  if (failed(noteDecay(carry.getDecay())))
-    return failure();
-
+LogicalResult Analysis::carry(chunk::CarryOp op) {
   // Solves come in the order of their dependence, found from what is carried.
   for (auto [key, at, value] :
-       llvm::zip(carry.getKeys(), carry.getKeyRows(), carry.getValues())) {
+       llvm::zip(op.getKeys(), op.getKeyRows(), op.getValues())) {
     auto list = cast<ArrayAttr>(at);
     if (list.size() != 1)
       return fail("several updates a token");
@@ -504,6 +547,56 @@ FailureOr<Graph> Analysis::run() {
       return fail("a carried value that is a sum");
     unsigned tile = indexOf(graph.keyTiles, KeyTile{*k, terms->front().scale});
     graph.carry.push_back({tile, terms->front().block});
+  }
+  return success();
+}
+
+LogicalResult Analysis::carryVector(chunk::CarryOp op) {
+  for (auto [key, at, value] :
+       llvm::zip(op.getKeys(), op.getKeyRows(), op.getValues())) {
+    auto list = cast<ArrayAttr>(at);
+    if (list.size() != 1)
+      return fail("several updates a token");
+    auto k = rows(key, cast<chunk::AtAttr>(list[0]));
+    if (failed(k))
+      return failure();
+    Scale scale;
+    Value one = yielded(value);
+    if (!one || !weight(one, scale))
+      return fail("a vector state that is written with more than a factor");
+    graph.vectorState->keys.push_back(
+        indexOf(graph.keyTiles, KeyTile{*k, scale}));
+  }
+  return success();
+}
+
+FailureOr<Graph> Analysis::run() {
+  func::FuncOp function = graph.function;
+  graph.layer =
+      function->getAttrOfType<FlatSymbolRefAttr>(kLayerAttr).getValue().str();
+  graph.chunk = function->getAttrOfType<IntegerAttr>(kChunkAttr).getInt();
+  if (failed(readArguments()))
+    return failure();
+  chunk::CarryOp carried, carriedVector;
+  function.walk([&](Operation *op) {
+    if (auto c = dyn_cast<chunk::CarryOp>(op))
+      (isColumn(c.getResult()) ? carriedVector : carried) = c;
+    if (auto o = dyn_cast<chunk::OutputOp>(op))
+      graph.output = o;
+  });
+  if (!carried || !graph.output)
+    return fail("no state to carry");
+  if (failed(noteDecay(carried.getDecay())) || failed(carry(carried)))
+    return failure();
+  if (graph.vectorState) {
+    if (!carriedVector ||
+        bool(carriedVector.getDecay()) != bool(carried.getDecay()))
+      return fail("a vector state that decays in another way than the matrix");
+    if (failed(noteDecay(carriedVector.getDecay())) ||
+        failed(carryVector(carriedVector)))
+      return failure();
+    if (!graph.solves.empty())
+      return fail("a vector state beside a matrix that is erased from");
   }
   for (Value in : graph.output.getIns()) {
     Value value = resolve(in);
@@ -517,7 +610,7 @@ FailureOr<Graph> Analysis::run() {
     auto terms = evaluate(value);
     if (failed(terms))
       return failure();
-    auto total = sum(*terms);
+    auto total = isColumn(value) ? vectorSum(*terms) : sum(*terms);
     if (failed(total))
       return failure();
     graph.reads.push_back(*total);

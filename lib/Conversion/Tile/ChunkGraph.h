@@ -25,6 +25,16 @@
 // S), so the scan reads the input itself, exact in bf16, and scales the
 // product's rows in fp32. The blob is then little more than the R x R matrices.
 //
+// Beside the matrix there may be a vector state z [K] with the same decay,
+// which keys are added to: the normaliser of linear attention. What a chunk
+// adds to it, and what its tokens see of that, does not depend on the state:
+//
+//   key sum       sum_j u_j k_j exp(G_C - G(j))   [K]
+//   row sums      sum_j s_i M_ij u_j              [R]
+//
+// which leaves z' = exp(G_C) z + key sum and, for a token, x~_i z + row sum to
+// the scan.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLUM_LIB_CONVERSION_TILE_CHUNKGRAPH_H
@@ -112,8 +122,11 @@ struct RowBlock {
   bool operator==(const RowBlock &) const = default;
 };
 
-/// A sum of products that gives a block or an output.
+/// A sum of products that gives a block or an output. Of the vector state:
+/// reads and row sums, one number a token.
 struct Sum {
+  bool ofVector = false;
+  std::optional<unsigned> rowSums;
   std::optional<unsigned> base;      ///< RowBlock that stands by itself.
   llvm::SmallVector<unsigned> reads; ///< Read tiles.
   bool negateReads = false;          ///< base - reads.
@@ -124,6 +137,11 @@ struct Sum {
 struct Solve {
   unsigned tile;
   Sum right;
+};
+
+struct VectorState {
+  unsigned argument;
+  llvm::SmallVector<unsigned> keys; ///< Tiles that a chunk adds the rows of.
 };
 
 /// An argument of the function.
@@ -152,10 +170,18 @@ struct Graph {
   llvm::SmallVector<KeyTile> keyTiles;
   llvm::SmallVector<RowBlock> blocks;
   llvm::SmallVector<Solve> solves; ///< In the order of their tiles.
-  llvm::SmallVector<Sum> reads;    ///< What the output op reads of the scan.
+  std::optional<VectorState> vectorState;
+  llvm::SmallVector<llvm::SmallVector<ScoreTile>> rowSums; ///< Sums of scores.
+  llvm::SmallVector<Sum> reads; ///< What the output op reads of the scan.
   llvm::SmallVector<std::pair<unsigned, unsigned>> carry; ///< Key tile, block.
   mutable chunk::OutputOp output; ///< mutable: op handles have no const access.
 
+  /// Chunks that erase nothing only decay a state and add to it.
+  bool erases() const {
+    return llvm::any_of(carry, [&](auto pair) {
+      return blocks[pair.second].kind == RowBlock::Solve;
+    });
+  }
   /// The argument behind a value: a block argument of the function or, through
   /// the maps, of a region. Null when the value is none.
   const Argument *argument(Value value) const;

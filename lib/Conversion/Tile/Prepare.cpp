@@ -65,6 +65,9 @@ private:
   void scores();
   void storedBlocks();
   void vectors();
+  Value vectorColumn(const TokenVector &vector);
+  void keyWeights();
+  void keySum();
   Value rowScale(const Scale &scale);
   Value decayOf(Moment moment, Value a);
   /// Products read the rows from the input's tile, as they are.
@@ -89,6 +92,7 @@ private:
   SmallVector<Value> yTiles;      ///< Shared, by yRows.
   SmallVector<Value> diagonals;   ///< [R, 16] by scores.
   SmallVector<Value> readTiles, keyTiles;
+  SmallVector<Value> weights; ///< [1, R] by key of the vector state.
   SmallVector<std::pair<Scale, Value>, 2> rowScales;
 };
 
@@ -149,6 +153,9 @@ void Prepare::fetchInputs() {
   for (const RowBlock &block : graph.blocks)
     if (block.kind == RowBlock::Stored)
       needed.push_back(block.rows);
+  for (ArrayRef<ScoreTile> terms : graph.rowSums)
+    for (const ScoreTile &term : terms)
+      needed.append(term.columns.factors);
   if (graph.logDecay)
     needed.push_back(graph.logDecay);
   for (auto [name, columns] : RowMaths::vectorInputs(graph, needed)) {
@@ -491,26 +498,59 @@ Value Prepare::rowScale(const Scale &scale) {
 }
 
 /// What the scan multiplies rows of products and blocks with.
-void Prepare::vectors() {
+Value Prepare::vectorColumn(const TokenVector &v) {
   RankedTensorType column = b.tensor({R});
-  for (auto [i, v] : llvm::enumerate(graph.vectors)) {
-    if (v.isOne())
-      continue;
-    Value out = maths->scaleColumn(v.scale);
-    if (v.decay != TokenVector::None) {
-      Value g = b.load(cumulated, column);
-      if (v.decay == TokenVector::GrowBefore)
-        g = b.sub(g, logDecay);
-      if (v.decay == TokenVector::Shrink)
-        g = b.sub(b.fit(tile::ElementOp::create(b, b.getF32Type(), cumulated,
-                                                uint64_t(0), uint64_t(R - 1)),
-                        column),
-                  g);
-      out = out ? b.mul(out, b.exp2(g)) : b.exp2(g);
-    }
-    out = b.fit(out ? out : b.constant(1, b.getF32Type()), column);
-    tile::ExportVectorOp::create(b, out, /*tokens=*/true, blob.vectors[i]);
+  Value out = maths->scaleColumn(v.scale);
+  if (v.decay != TokenVector::None) {
+    Value g = b.load(cumulated, column);
+    if (v.decay == TokenVector::GrowBefore)
+      g = b.sub(g, logDecay);
+    if (v.decay == TokenVector::Shrink)
+      g = b.sub(b.fit(tile::ElementOp::create(b, b.getF32Type(), cumulated,
+                                              uint64_t(0), uint64_t(R - 1)),
+                      column),
+                g);
+    out = out ? b.mul(out, b.exp2(g)) : b.exp2(g);
   }
+  return b.fit(out ? out : b.constant(1, b.getF32Type()), column);
+}
+void Prepare::vectors() {
+  for (auto [i, v] : llvm::enumerate(graph.vectors))
+    if (!v.isOne())
+      tile::ExportVectorOp::create(b, vectorColumn(v), /*tokens=*/true,
+                                   blob.vectors[i]);
+}
+
+/// Weights of the keys that a vector state adds up: 0 past the end of the
+/// sequence, where a key need not be 0. Before a barrier.
+void Prepare::keyWeights() {
+  RankedTensorType column = b.tensor({R});
+  for (unsigned key : graph.vectorState->keys) {
+    const KeyTile &tile = graph.keyTiles[key];
+    Value w = tile.isRaw() ? vectorColumn(graph.vectors[*tile.vector])
+                           : b.constant(1, column);
+    w = tile::ValidOp::create(b, column, w, b.getF32FloatAttr(0));
+    weights.push_back(b.alloc(b.shared(1, R, /*half=*/false)));
+    tile::StoreOp::create(b, w, weights.back(), Value(), false, /*tokens=*/true,
+                          b.getI64IntegerAttr(0));
+  }
+}
+/// What a chunk adds to the vector state, from keys as the scan has them.
+void Prepare::keySum() {
+  Value sum;
+  for (auto [key, weight] : llvm::zip(graph.vectorState->keys, weights)) {
+    const KeyTile &tile = graph.keyTiles[key];
+    Value rows = tile.isRaw() ? inputs.lookup(graph.arguments[*tile.k.raw].name)
+                 : blob.sharedWith[key] >= 0 ? readTiles[blob.sharedWith[key]]
+                                             : keyTiles[key];
+    Value one = tile::ColumnSumsOp::create(b, b.tensor({K}), rows, weight);
+    sum = sum ? b.add(sum, one) : one;
+  }
+  if (!sum)
+    sum = b.constant(0, b.tensor({K}));
+  tile::ExportVectorOp::create(b, sum, /*tokens=*/false, blob.keySum);
+  tile::KeepStateOp::create(
+      b, graph.arguments[graph.vectorState->argument].name, K, blob.kept);
 }
 
 void Prepare::scores() {
@@ -576,6 +616,16 @@ void Prepare::scores() {
     Value m = byColumn(matrices[t.scores], t.rows, false);
     m = byColumn(m, t.columns, true);
     tile::ExportMatrixOp::create(b, b.narrow(m), blob.scores[i]);
+  }
+  for (auto [i, terms] : llvm::enumerate(graph.rowSums)) {
+    Value total;
+    for (const ScoreTile &t : terms) {
+      Value m = byColumn(matrices[t.scores], t.rows, false);
+      m = byColumn(m, t.columns, true);
+      total = total ? b.add(total, m) : m;
+    }
+    Value sum = tile::ReduceOp::create(b, b.tensor({R}), total);
+    tile::ExportVectorOp::create(b, sum, /*tokens=*/true, blob.rowSums[i]);
   }
   if (graph.solveTiles.empty())
     return;
@@ -652,8 +702,15 @@ void Prepare::build() {
       rowScale(score.y.scale);
   for (const ScoreTile &tile : graph.scoreTiles)
     rowScale(tile.columns);
+  for (ArrayRef<ScoreTile> terms : graph.rowSums)
+    for (const ScoreTile &term : terms)
+      rowScale(term.columns);
+  if (graph.vectorState)
+    keyWeights();
   tile::BarrierOp::create(b);
   vectors();
+  if (graph.vectorState)
+    keySum();
   for (auto [i, tile] : llvm::enumerate(readTiles))
     if (tile)
       tile::ExportOp::create(b, tile, blob.reads[i]);

@@ -32,12 +32,12 @@ Value TileBuilder::constant(double value, Type type) {
   return arith::ConstantOp::create(*this, attr);
 }
 Value TileBuilder::fit(Value value, RankedTensorType type) {
-  if (value.getType() == type)
-    return value;
+  auto from = dyn_cast<RankedTensorType>(value.getType());
+  if (from && from.getShape() == type.getShape())
+    return value; // Of numbers, or of the truth of a comparison.
   FloatAttr number;
   if (matchPattern(value, m_Constant(&number)))
     return constant(number.getValueAsDouble(), type);
-  auto from = dyn_cast<RankedTensorType>(value.getType());
   bool row = from && from.getRank() == 1 && type.getRank() == 2 &&
              from.getDimSize(0) == type.getDimSize(1) &&
              from.getDimSize(0) != type.getDimSize(0);

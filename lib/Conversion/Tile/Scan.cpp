@@ -16,6 +16,10 @@
 // needs is issued so that it fills the chain's waits: the products of solved
 // blocks with scores are put off to the next chunk, behind its reads.
 //
+// Of a vector state z [K] every slice's team has a copy, an element a thread.
+// What tokens read of it is not worth tensor cores: each row of the read tile
+// is multiplied with z while the products of the chunk are under way.
+//
 //===----------------------------------------------------------------------===//
 
 #include "ToTile.h"
@@ -73,6 +77,11 @@ private:
   void writeOutputs(ArrayRef<Value> sums, bool previous);
   Value outputValue(Value v, ArrayRef<Value> sums);
   Value carryState(Value state);
+  /// A vector [K] of the blob.
+  Value rowOf(unsigned part);
+  Value carryVector(Value z);
+  /// A sum of the vector state, [R].
+  Value readVector(const Sum &s);
 
   TileBuilder &b;
   const Graph &graph;
@@ -85,11 +94,14 @@ private:
   SmallVector<unsigned> vectorPart;
   DenseMap<unsigned, unsigned> inputPart; ///< Argument to part of `first`:
   DenseMap<unsigned, unsigned> wholePart; ///< its slice, or whole rows.
-  std::optional<unsigned> decayPart;
+  SmallVector<unsigned> rowSumPart;
+  std::optional<unsigned> decayPart, keySumPart;
   SmallVector<bool> keyInFirst;
   SmallVector<Value> a, c, cBefore; ///< Parts of the two rings.
   SmallVector<Value> fragments;     ///< Blocks as operands, made once a chunk.
   Value panel;
+  Value vectorTile;        ///< The vector state, where all threads can read it.
+  SmallVector<Value> dots; ///< Its products with read tiles, [1, R].
 };
 
 } // namespace
@@ -155,9 +167,16 @@ void Scan::makeRings() {
   for (int64_t offset : blob.vectors)
     vectorPart.push_back(
         offset < 0 ? 0 : second.add(b, b.shared(1, R, false), offset, false));
+  for (int64_t offset : blob.rowSums)
+    rowSumPart.push_back(
+        second.add(b, b.shared(1, R, /*half=*/false), offset, false));
+  auto row = [&](int64_t offset) {
+    return second.add(b, b.shared(1, graph.K, /*half=*/false), offset, false);
+  };
   if (blob.decay >= 0)
-    decayPart =
-        second.add(b, b.shared(1, graph.K, /*half=*/false), blob.decay, false);
+    decayPart = row(blob.decay);
+  if (blob.keySum >= 0)
+    keySumPart = row(blob.keySum);
   // Prefetch hides the memory's latency; what the chain reads first matters
   // more. A product that is put off needs the stage before.
   auto bytes = [](const Ring &ring) {
@@ -166,7 +185,9 @@ void Scan::makeRings() {
       sum += cast<tile::SharedType>(type).bytes();
     return (sum + 1023) / 1024 * 1024;
   };
-  const int64_t left = schedule.shared - tileBytes(R, slice);
+  int64_t left = schedule.shared - tileBytes(R, slice);
+  if (graph.vectorState && graph.output)
+    left -= 1024 * (1 + graph.readTiles.size()); // Its tile, and dots.
   std::pair<int64_t, int64_t> stages = {2, 2};
   for (auto [x, y] : {std::pair(3, 3), std::pair(3, 2), std::pair(2, 2)})
     if (x * bytes(first) + y * bytes(second) <= left) {
@@ -197,7 +218,7 @@ Value Scan::operand(unsigned block) {
   Value rows =
       tile::LoadOp::create(b, b.tensor({slice, R}, true), tile, Value(),
                            /*transposed=*/true, false, IntegerAttr());
-  if (!graph.output)
+  if (!graph.output && graph.erases())
     rows = tile::ValuesOp::create(b, rows.getType(), rows);
   return fragments[block] = rows;
 }
@@ -271,18 +292,35 @@ Value Scan::outputValue(Value v, ArrayRef<Value> sums) {
     return b.constant(splat.getSplatValue<APFloat>().convertToDouble(), type);
   if (isa<arith::ConstantOp>(op))
     return b.clone(*op)->getResult(0);
+  // Numbers of tokens lie along the columns here.
+  auto fit = [&](Value value, RankedTensorType type) -> Value {
+    auto from = dyn_cast<RankedTensorType>(value.getType());
+    if (from && from.getRank() == 1 && type.getRank() == 2)
+      return tile::BroadcastOp::create(b, type, value, /*rows=*/true);
+    return b.fit(value, type);
+  };
   if (auto broadcast = dyn_cast<vector::BroadcastOp>(op))
-    return b.fit(outputValue(broadcast.getSource(), sums), type);
+    return fit(outputValue(broadcast.getSource(), sums), type);
   if (isa<arith::ExtFOp>(op))
     return outputValue(op->getOperand(0), sums);
-  bool isVector = isa<VectorType>(v.getType());
+  if (isa<vector::ExtractOp>(op)) // Of a read of the vector state.
+    return outputValue(op->getOperand(0), sums);
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(outputValue(operand, sums));
+  // One number a token: [R].
+  const bool isToken = !isa<VectorType>(v.getType()) &&
+                       llvm::any_of(operands, [](Value operand) {
+                         return isa<RankedTensorType>(operand.getType());
+                       });
+  if (isToken)
+    type = b.tensor({R});
+  const bool isTensor = isToken || isa<VectorType>(v.getType());
   OperationState state(b.getLoc(), op->getName());
-  for (Value operand : op->getOperands()) {
-    Value value = outputValue(operand, sums);
-    state.operands.push_back(isVector ? b.fit(value, type) : value);
-  }
+  for (Value operand : operands)
+    state.operands.push_back(isTensor ? fit(operand, type) : operand);
   Type element = getElementTypeOrSelf(v.getType());
-  state.addTypes(isVector
+  state.addTypes(isTensor
                      ? Type(RankedTensorType::get(type.getShape(), element))
                      : element);
   state.propertiesAttr = op->getPropertiesAsAttribute();
@@ -306,26 +344,55 @@ void Scan::writeOutputs(ArrayRef<Value> sums, bool previous) {
   }
 }
 
+Value Scan::rowOf(unsigned part) {
+  return tile::LoadOp::create(b, b.tensor({graph.K}), c[part], Value(), false,
+                              false, b.getI64IntegerAttr(0));
+}
+
 Value Scan::carryState(Value state) {
   if (!decayPart)
     return state;
-  Value d = tile::LoadOp::create(b, b.tensor({graph.K}), c[*decayPart], Value(),
-                                 false, false, b.getI64IntegerAttr(0));
-  return b.mul(state,
-               Value(tile::BroadcastOp::create(
-                   b, cast<RankedTensorType>(state.getType()), d, true)));
+  return b.mul(state, Value(tile::BroadcastOp::create(
+                          b, cast<RankedTensorType>(state.getType()),
+                          rowOf(*decayPart), true)));
+}
+
+Value Scan::carryVector(Value z) {
+  return b.add(decayPart ? b.mul(z, rowOf(*decayPart)) : z, rowOf(*keySumPart));
+}
+
+Value Scan::readVector(const Sum &s) {
+  auto load = [&](Value tile) -> Value {
+    return tile::LoadOp::create(b, b.tensor({R}), tile, Value(), false, false,
+                                b.getI64IntegerAttr(0));
+  };
+  Value out;
+  auto add = [&](Value part) { out = out ? b.add(out, part) : part; };
+  for (unsigned read : s.reads) {
+    Value part = load(dots[read]);
+    const ReadTile &tile = graph.readTiles[read];
+    if (tile.isRaw() && !graph.vectors[*tile.vector].isOne())
+      part = b.mul(part, load(c[vectorPart[*tile.vector]]));
+    add(part);
+  }
+  if (s.rowSums)
+    add(load(c[rowSumPart[*s.rowSums]]));
+  return out;
 }
 
 void Scan::build() {
   makeRings();
   if (graph.output)
     panel = b.alloc(b.shared(R, slice));
-  const Argument *stateArgument = llvm::find_if(
-      graph.arguments, [](const Argument &x) { return x.role == "state"; });
+  const Argument *stateArgument =
+      llvm::find_if(graph.arguments, [](const Argument &x) {
+        return x.role == "state" && x.shape[1] != 1;
+      });
   RankedTensorType stateType = b.tensor({slice, graph.K});
   RankedTensorType outType = b.tensor({slice, R});
-  Value start = tile::LoadStateOp::create(b, stateType, stateArgument->name,
-                                          /*summary=*/!graph.output);
+  Value start =
+      tile::LoadStateOp::create(b, stateType, stateArgument->name,
+                                /*summary=*/!graph.output, IntegerAttr());
 
   // Carried: the state; with solves, sums of the outputs that wait for their
   // products, and the blocks of these.
@@ -336,6 +403,26 @@ void Scan::build() {
         waitingBlocks.push_back(block);
   const bool defer = !waitingBlocks.empty();
   SmallVector<Value> init{start};
+  // A vector state, and what a segment's decays come to: see Summary.cpp.
+  // Neither is there where blocks are solved for.
+  const RankedTensorType rowType = b.tensor({graph.K});
+  StringRef vectorName;
+  if (graph.vectorState) {
+    vectorName = graph.arguments[graph.vectorState->argument].name;
+    init.push_back(tile::LoadStateOp::create(
+        b, rowType, vectorName, /*summary=*/!graph.output,
+        graph.output ? b.getI64IntegerAttr(blob.kept) : IntegerAttr()));
+  }
+  dots.assign(graph.readTiles.size(), Value());
+  for (const Sum &s : graph.reads)
+    for (unsigned read : s.ofVector ? ArrayRef(s.reads) : ArrayRef<unsigned>())
+      if (!dots[read])
+        dots[read] = b.alloc(b.shared(1, R, /*half=*/false));
+  if (llvm::any_of(dots, [](Value v) { return bool(v); }))
+    vectorTile = b.alloc(b.shared(1, graph.K, /*half=*/false));
+  const bool wholeDecay = !graph.output && !graph.erases();
+  if (wholeDecay)
+    init.push_back(b.constant(1, rowType));
   if (defer) {
     for (size_t i = 0; i < graph.reads.size(); ++i)
       init.push_back(b.constant(0, outType));
@@ -347,7 +434,7 @@ void Scan::build() {
   }
   auto isSum = [&](unsigned i) {
     const Sum &s = graph.reads[i];
-    return s.base || !s.reads.empty() || !s.products.empty();
+    return s.base || s.rowSums || !s.reads.empty() || !s.products.empty();
   };
   // A sum that waits anyway gets its factors then, too: one less matrix in
   // registers while the state is carried.
@@ -396,7 +483,14 @@ void Scan::build() {
       return SmallVector<Value>(op.getResults());
     };
     Value state = body.getArgument(0);
-    Value packed = b.narrow(state);
+    Value packed = b.narrow(state), z;
+    if (graph.vectorState)
+      z = body.getArgument(1);
+    if (vectorTile) {
+      tile::StoreOp::create(b, z, vectorTile, Value(), false, false,
+                            b.getI64IntegerAttr(0));
+      tile::BarrierOp::create(b);
+    }
     a = acquired(first);
     c = acquired(second);
     if (defer) {
@@ -466,6 +560,8 @@ void Scan::build() {
       outs.push_back(isSum(i) || !defer ? Value() : b.constant(0, outType));
       if (!isSum(i))
         continue;
+      if (s.ofVector)
+        continue;
       pending[i] = reads(s, packed);
       if (pending[i].raw.empty()) {
         outs[i] = pending[i].total;
@@ -484,11 +580,26 @@ void Scan::build() {
                  keyInFirst[key] ? a[keyPart[key]] : c[keyPart[key]], next,
                  /*transposed=*/true);
     carried.push_back(next);
+    if (vectorTile) {
+      for (auto [read, to] : llvm::enumerate(dots))
+        if (to)
+          tile::RowDotsOp::create(b, a[readPart[read]], vectorTile, to);
+      tile::BarrierOp::create(b);
+    }
+    if (z)
+      carried.push_back(carryVector(z));
+    if (wholeDecay) {
+      Value before = body.getArguments().back();
+      carried.push_back(decayPart ? b.mul(before, rowOf(*decayPart)) : before);
+    }
     for (size_t i = 0; i < graph.reads.size(); ++i)
       if (!pending[i].raw.empty()) {
         outs[i] = lateFactor(i) ? pending[i].raw[0].first : total(pending[i]);
         direct(i);
       }
+    for (auto [i, s] : llvm::enumerate(graph.reads))
+      if (s.ofVector)
+        outs[i] = readVector(s);
     if (defer) {
       unsigned at = 0;
       for (const Argument &argument : graph.arguments)
@@ -523,6 +634,11 @@ void Scan::build() {
   }
   tile::StoreStateOp::create(b, chunks.getResult(0), stateArgument->name,
                              /*summary=*/!graph.output);
+  if (graph.vectorState)
+    tile::StoreStateOp::create(b, chunks.getResult(1), vectorName,
+                               /*summary=*/!graph.output);
+  if (wholeDecay)
+    tile::StoreDecayOp::create(b, chunks.getResults().back());
 }
 
 void plum::totile::buildScan(ModuleOp module, const Graph &graph,

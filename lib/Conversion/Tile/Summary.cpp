@@ -5,7 +5,8 @@
 //
 // A segment does S' = M S + B to any state that enters it. `summary` finds M
 // and B by scanning the segment without outputs: B from zeros (or, in the first
-// segment, the initial state), M from the identity with values of zero. It is
+// segment, the initial state), M from the identity with values of zero; where
+// nothing is erased, M is diagonal, the product of the chunks' decays. It is
 // the scan of a smaller graph, in which nothing is left that only an output
 // needs; the blob is the one that prepare leaves for the whole scan.
 //
@@ -53,6 +54,8 @@ std::pair<Graph, BlobLayout> plum::totile::chainOf(const Graph &whole,
   BlobLayout blob = layout;
   graph.output = chunk::OutputOp();
   graph.reads.clear();
+  graph.rowSums.clear();
+  blob.rowSums.clear();
 
   // Solves come in the order of their dependence: backwards, a solve is needed
   // if the state or a later solve takes its block.

@@ -52,8 +52,14 @@ BlobLayout plum::totile::layoutBlob(const Graph &graph) {
     out.scores.push_back(place(tileBytes(R, R)));
   for (const TokenVector &vector : graph.vectors)
     out.vectors.push_back(vector.isOne() ? -1 : place(R * 4));
+  for (size_t i = 0; i < graph.rowSums.size(); ++i)
+    out.rowSums.push_back(place(R * 4));
   if (graph.decay != Graph::Decay::None)
     out.decay = place(K * 4);
+  if (graph.vectorState) {
+    out.keySum = place(K * 4);
+    out.kept = place(K * 4);
+  }
   return out;
 }
 
@@ -80,7 +86,8 @@ tile::KernelOp plum::totile::makeKernel(TileBuilder &b, const Graph &graph,
       "plum_" + graph.layer + "_" + role.str() + std::to_string(graph.chunk);
   auto kernel =
       tile::KernelOp::create(b, name, role, graph.chunk, warps,
-                             b.getArrayAttr(arguments), blob.bytes, 0, 1);
+                             b.getArrayAttr(arguments), blob.bytes, 0, 1,
+                             /*diagonal=*/role != "prepare" && !graph.erases());
   kernel.getBody().emplaceBlock();
   return kernel;
 }
@@ -121,9 +128,11 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
       if (succeeded(graph))
         why = unsupported(*graph);
       if (!why.empty()) {
-        // The step kernel runs it.
-        function.emitWarning()
+        InFlightDiagnostic warning =
+            function.emitWarning()
             << "no chunk kernels for this layer on a GPU: " << why;
+        warning.attachNote() << "the step kernel runs it";
+        warning.report();
         function.erase();
         continue;
       }

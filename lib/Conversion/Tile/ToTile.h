@@ -26,9 +26,12 @@ struct Schedule {
 /// first.
 struct BlobLayout {
   llvm::SmallVector<int64_t> reads, solves, scores, keys,
-      stored;                         ///< By number.
-  int64_t decay = -1;                 ///< exp(G_C), [K] f32.
-  llvm::SmallVector<int64_t> vectors; ///< [R] f32, by number.
+      stored;                                  ///< By number.
+  int64_t decay = -1;                          ///< exp(G_C), [K] f32.
+  llvm::SmallVector<int64_t> vectors, rowSums; ///< [R] f32, by number.
+  /// Of the vector state, [K] f32: what a chunk adds to it; in the first chunk
+  /// of a sequence, its initial value.
+  int64_t keySum = -1, kept = -1;
   int64_t bytes = 0;
   /// Key tile i has the same bytes as read tile sharedWith[i], or -1.
   llvm::SmallVector<int64_t> sharedWith;

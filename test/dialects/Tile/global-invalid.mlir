@@ -245,9 +245,30 @@ tile.kernel @load_state_c2_name "scan" chunk 16 warps 1 arguments [#tile.arg<"S"
 
 // -----
 
-tile.kernel @load_state_c3 "scan" chunk 16 warps 1 arguments [#tile.arg<"S" : f32>] blob 0 slice 16 of 1 {
-  // expected-error @below {{'tile.load_state' op expects a result in layout acc, got opb}}
+tile.kernel @load_state_c3 "scan" chunk 16 warps 1 arguments [#tile.arg<"S" : f32>] blob 64 slice 16 of 1 {
+  // expected-error @below {{'tile.load_state' op expects no copy in the blob of 'tensor<16x16xf32>'}}
+  %S = tile.load_state "S" kept 0 : tensor<16x16xf32>
+}
+
+// -----
+
+tile.kernel @load_state_c3_absent "scan" chunk 16 warps 1 arguments [#tile.arg<"z" : f32>] blob 64 slice 16 of 1 {
+  // expected-error @below {{'tile.load_state' op expects a copy in the blob of 'tensor<16xf32>'}}
+  %z = tile.load_state "z" : tensor<16xf32>
+}
+
+// -----
+
+tile.kernel @load_state_c4 "scan" chunk 16 warps 1 arguments [#tile.arg<"S" : f32>] blob 0 slice 16 of 1 {
+  // expected-error @below {{'tile.load_state' op expects a state in layout acc, got opb}}
   %S = tile.load_state "S" : tensor<16x16xf32, #tile.layout<opb>>
+}
+
+// -----
+
+tile.kernel @load_state_c4_vector "scan" chunk 16 warps 1 arguments [#tile.arg<"z" : f32>] blob 64 slice 16 of 1 {
+  // expected-error @below {{'tile.load_state' op expects a state in layout linear, got acc_row}}
+  %z = tile.load_state "z" kept 0 : tensor<16xf32, #tile.layout<acc_row>>
 }
 
 // -----
@@ -272,6 +293,53 @@ tile.kernel @store_state_c2 "scan" chunk 16 warps 1 arguments [#tile.arg<"S" : f
 
 tile.kernel @store_state_c3 "scan" chunk 16 warps 1 arguments [#tile.arg<"S.final" : f32>] blob 0 slice 16 of 1 {
   %a = arith.constant dense<0.0> : tensor<16x16xf32, #tile.layout<opb>>
-  // expected-error @below {{'tile.store_state' op expects an operand in layout acc, got opb}}
+  // expected-error @below {{'tile.store_state' op expects a state in layout acc, got opb}}
   tile.store_state %a to "S" : tensor<16x16xf32, #tile.layout<opb>>
+}
+
+// -----
+
+// expected-note @below {{the kernel}}
+tile.kernel @keep_state_c1 "prepare" chunk 16 warps 1 arguments [#tile.arg<"S" : f32>] blob 64 {
+  // expected-error @below {{'tile.keep_state' op expects an argument of the kernel, got 'z'}}
+  tile.keep_state "z" 16 to 0
+}
+
+// -----
+
+// expected-note @below {{the kernel}}
+tile.kernel @keep_state_c1_role "scan" chunk 16 warps 1 arguments [#tile.arg<"z" : f32>] blob 64 slice 16 of 1 {
+  // expected-error @below {{'tile.keep_state' op expects a kernel that prepares, got role 'scan'}}
+  tile.keep_state "z" 16 to 0
+}
+
+// -----
+
+tile.kernel @keep_state_c2 "prepare" chunk 16 warps 1 arguments [#tile.arg<"z" : f32>] blob 64 {
+  // expected-error @below {{'tile.keep_state' op expects 64 bytes in the blob of 64, at a multiple of 16, got 16}}
+  tile.keep_state "z" 16 to 16
+}
+
+// -----
+
+tile.kernel @store_decay_c1 "scan" chunk 16 warps 1 arguments [] blob 0 slice 16 of 1 diagonal {
+  %d = arith.constant dense<1.0> : tensor<16xf32>
+  // expected-error @below {{'tile.store_decay' op expects a kernel with the role 'summary', got 'scan'}}
+  tile.store_decay %d : tensor<16xf32>
+}
+
+// -----
+
+tile.kernel @store_decay_c1_full "summary" chunk 16 warps 1 arguments [] blob 0 slice 16 of 1 {
+  %d = arith.constant dense<1.0> : tensor<16xf32>
+  // expected-error @below {{'tile.store_decay' op expects a kernel that is 'diagonal'}}
+  tile.store_decay %d : tensor<16xf32>
+}
+
+// -----
+
+tile.kernel @store_decay_c2 "summary" chunk 16 warps 1 arguments [] blob 0 slice 16 of 1 diagonal {
+  %d = arith.constant dense<1.0> : tensor<16xf32, #tile.layout<acc_row>>
+  // expected-error @below {{'tile.store_decay' op expects the decay in layout linear, got acc_row}}
+  tile.store_decay %d : tensor<16xf32, #tile.layout<acc_row>>
 }

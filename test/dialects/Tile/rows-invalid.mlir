@@ -227,3 +227,43 @@ func.func @cumulate_c2(%x: tensor<64xf32, #tile.layout<acc_col>>, %t: !tile.shar
   tile.cumulate %x to %t : tensor<64xf32, #tile.layout<acc_col>>, <1, 64, f32>
   return
 }
+
+// -----
+
+func.func @column_sums_c1(%k: !tile.shared<64, 32, bf16>, %w: !tile.shared<1, 32, f32>) {
+  // expected-error @below {{'tile.column_sums' op expects weights of 1 x 64, got '!tile.shared<1, 32, f32>'}}
+  %s = tile.column_sums %k weighted %w : <64, 32, bf16>, <1, 32, f32> -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @column_sums_c2(%k: !tile.shared<64, 32, bf16>, %w: !tile.shared<1, 64, f32>) {
+  // expected-error @below {{'tile.column_sums' op expects a result of type 'tensor<32xf32>', got 'tensor<64xf32>'}}
+  %s = tile.column_sums %k weighted %w : <64, 32, bf16>, <1, 64, f32> -> tensor<64xf32>
+  return
+}
+
+// -----
+
+func.func @column_sums_c3(%k: !tile.shared<64, 32, bf16>, %w: !tile.shared<1, 64, f32>) {
+  // expected-error @below {{'tile.column_sums' op expects the result in layout linear, got acc_row}}
+  %s = tile.column_sums %k weighted %w : <64, 32, bf16>, <1, 64, f32> -> tensor<32xf32, #tile.layout<acc_row>>
+  return
+}
+
+// -----
+
+func.func @row_dots_c1(%q: !tile.shared<64, 32, bf16>, %z: !tile.shared<1, 64, f32>) {
+  // expected-error @below {{'tile.row_dots' op expects a vector of 1 x 32, got '!tile.shared<1, 64, f32>'}}
+  tile.row_dots %q, %z to %z : <64, 32, bf16>, <1, 64, f32>, <1, 64, f32>
+  return
+}
+
+// -----
+
+func.func @row_dots_c2(%q: !tile.shared<64, 32, bf16>, %z: !tile.shared<1, 32, f32>) {
+  // expected-error @below {{'tile.row_dots' op expects a result of 1 x 64, got '!tile.shared<1, 32, f32>'}}
+  tile.row_dots %q, %z to %z : <64, 32, bf16>, <1, 32, f32>, <1, 32, f32>
+  return
+}
