@@ -118,7 +118,7 @@ public:
   virtual Rows route(const Work &work, const Experts &experts, const View &x,
                      const View &z) = 0;
   virtual Rows remember(const Work &work, const MemoryLayer &memory,
-                        std::initializer_list<MemoryLayer::Input> inputs) = 0;
+                        std::span<const MemoryLayer::Input> inputs) = 0;
 };
 
 } // namespace plum::model

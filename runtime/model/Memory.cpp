@@ -223,8 +223,7 @@ void MemoryLayer::addStates(const Work &work, RunArgs &args) const {
   args.snapshotEvery = work.checkpoints ? 1 : 0;
 }
 
-Rows MemoryLayer::run(const Work &work,
-                      std::initializer_list<Input> inputs) const {
+Rows MemoryLayer::run(const Work &work, std::span<const Input> inputs) const {
   if (work.backend)
     return work.backend->remember(work, *this, inputs);
   const int64_t count = inputs.begin()->rows.count;

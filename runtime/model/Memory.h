@@ -18,6 +18,7 @@
 #include "runtime/model/States.h"
 
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -60,7 +61,10 @@ struct MemoryLayer {
   };
   /// Inputs in the spec's order. Runs every span from its state on and leaves
   /// the new states in the pool. The output is [R, heads * d].
-  Rows run(const Work &work, std::initializer_list<Input> inputs) const;
+  Rows run(const Work &work, std::span<const Input> inputs) const;
+  Rows run(const Work &work, std::initializer_list<Input> inputs) const {
+    return run(work, std::span(inputs.begin(), inputs.size()));
+  }
 
   // The parts of such a run, wherever it is.
 

@@ -50,7 +50,8 @@ constexpr Architecture architectures[] = {{"gpt2", makeGpt2},
                                           {"mamba2", makeMamba2},
                                           {"qwen3_next", makeQwen3Next},
                                           {"kimi_linear", makeKimi},
-                                          {"kimi_k3", makeKimi}};
+                                          {"kimi_k3", makeKimi},
+                                          {"plum_plain", makePlain}};
 
 } // namespace
 

@@ -59,6 +59,7 @@ std::unique_ptr<Network> makeGpt2(const Config &config);
 std::unique_ptr<Network> makeMamba2(const Config &config);
 std::unique_ptr<Network> makeQwen3Next(const Config &config);
 std::unique_ptr<Network> makeKimi(const Config &config);
+std::unique_ptr<Network> makePlain(const Config &config);
 
 /// By model_type of config.json.
 Result<std::unique_ptr<Network>> makeNetwork(const runtime::Json &config,

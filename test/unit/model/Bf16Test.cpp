@@ -48,7 +48,8 @@ TEST_P(Bf16, TheLikeliestTokenStaysWhereItIsClear) {
   EXPECT_GT(clear, 0);
   // Rounding makes a token choose another expert now and then, which among
   // random experts moves its row as a whole; models without do much better.
-  bool experts = fixture.name != "gpt2-a" && fixture.name != "mamba2-a";
+  bool experts = fixture.name != "gpt2-a" && fixture.name != "mamba2-a" &&
+                 !fixture.name.starts_with("plain");
   EXPECT_LT(difference.medianRow(), (experts ? 0.7 : 0.06) * fixture.spread);
   if (std::getenv("PLUM_SHOW"))
     std::printf("%-18s bf16: median row %.3f spread, max %.3f spread, rms %.4f "

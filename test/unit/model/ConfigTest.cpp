@@ -36,7 +36,7 @@ TEST(Config, UnknownArchitecture) {
   EXPECT_EQ(problem(Json{{"model_type", "llama"}}),
             "config.json: error: 'model_type' is 'llama', which this runtime "
             "does not know\nnote: it knows gpt2, mamba2, qwen3_next, "
-            "kimi_linear, kimi_k3");
+            "kimi_linear, kimi_k3, plum_plain");
   EXPECT_NE(problem(Json::object()).find("'model_type' is missing"),
             std::string::npos);
 }
@@ -97,6 +97,11 @@ TEST(Config, SizesAreRefusedWithTheirNames) {
   EXPECT_EQ(with("kimi-linear-a", "hidden_act", "relu"),
             "config.json: error: 'hidden_act' is 'relu', expected silu or "
             "situ");
+  EXPECT_EQ(with("plain-kda-a", "layer", "kda2"),
+            "config.json: error: 'layer' is 'kda2', which is no layer that "
+            "this runtime has");
+  EXPECT_EQ(with("plain-kda-a", "layer_dims", Json{{"K", 32}}),
+            "config.json: error: 'layer_dims.V' is missing");
 }
 
 TEST(Config, MissingSizes) {

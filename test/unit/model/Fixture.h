@@ -13,8 +13,9 @@
 namespace plum::model::test {
 
 inline constexpr const char *fixtures[] = {
-    "gpt2-a",           "mamba2-a", "qwen3-next-a", "kimi-linear-a",
-    "kimi-linear-hf-a", "k3-a",     "k3-a-mxfp4"};
+    "gpt2-a",        "mamba2-a",         "qwen3-next-a",
+    "kimi-linear-a", "kimi-linear-hf-a", "k3-a",
+    "k3-a-mxfp4",    "plain-linear-a",   "plain-kda-a"};
 
 std::string fixturePath(const std::string &name);
 

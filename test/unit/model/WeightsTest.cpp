@@ -148,6 +148,26 @@ TEST_F(Weights, ATruncatedFile) {
       << problem();
 }
 
+TEST_F(Weights, APlainNetworkOfAnotherLayer) {
+  auto with = [&](const char *key, const runtime::Json &value) {
+    copy("plain-kda-a");
+    runtime::Json config = *readConfig(dir.string());
+    config[key] = value;
+    std::ofstream(dir / "config.json") << config;
+    return problem();
+  };
+  EXPECT_EQ(with("conv_inputs", runtime::Json{"q", "w"}),
+            "config.json: error: 'conv_inputs' has 'w', which is no input of "
+            "layer 'kda'");
+  EXPECT_EQ(with("layer", "rwkv7"),
+            "config.json: error: 'layer' is 'rwkv7', which has 2 outputs, "
+            "expected one");
+  EXPECT_NE(
+      with("layer", "gla")
+          .find("error: has no tensor 'model.layers.0.mixer.inputs.g.weight'"),
+      std::string::npos);
+}
+
 TEST_F(Weights, NoFileAtAll) {
   copy("gpt2-a");
   fs::remove(dir / "model.safetensors");
