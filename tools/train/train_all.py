@@ -10,7 +10,8 @@ Seven language models (text.py) and one small network for each memory
 recall, within `--minutes` in all. The runs of a part make the same number of
 steps: as many as the slowest has time for, measured while all of them run, at
 most MOST. A run that dies is started once more without CUDA graphs. What each
-has reached is on disk all the time; `--report DIR...` prints the tables again.
+has reached is on disk all the time; `--report DIR...` (or the results.json in
+it) prints the tables again.
 """
 
 import argparse
@@ -111,10 +112,13 @@ class Part:
             process.kill()
 
 
-def read(folders, what):
-    """Results by name; those of later folders count."""
+def read(places, what):
+    """Results by name, from folders or their results.json; later ones count."""
     found = {}
-    for folder in folders:
+    for folder in places:
+        if pathlib.Path(folder).is_file():
+            found |= json.loads(pathlib.Path(folder).read_text()).get(what, {})
+            continue
         for path in sorted((pathlib.Path(folder) / what).glob("*.json")):
             found[path.stem] = json.loads(path.read_text())
     return found
