@@ -6,8 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Cta.h"
-
-#include <ucontext.h>
+#include "Context.h"
 
 #include <map>
 #include <memory>
@@ -50,7 +49,7 @@ struct Warp {
 };
 
 struct Fiber {
-  ucontext_t context;
+  Context context;
   std::unique_ptr<char[]> stack;
   const Meeting *waitsFor = nullptr;
   uint64_t until = 0; ///< waitsFor->past at which it goes on.
@@ -65,7 +64,7 @@ struct Block {
   Meeting barrier;
   std::vector<Warp> warps;
   std::vector<Fiber> fibers;
-  ucontext_t scheduler;
+  Context scheduler;
   int current = 0; ///< The thread that runs.
 #if __has_feature(address_sanitizer)
   const void *mainStack = nullptr;
@@ -82,10 +81,10 @@ void leave(bool forGood) {
   void *fake = nullptr;
   __sanitizer_start_switch_fiber(forGood ? nullptr : &fake, block.mainStack,
                                  block.mainBytes);
-  swapcontext(&self.context, &block.scheduler);
+  switchTo(self.context, block.scheduler);
   __sanitizer_finish_switch_fiber(fake, &block.mainStack, &block.mainBytes);
 #else
-  swapcontext(&self.context, &block.scheduler);
+  switchTo(self.context, block.scheduler);
 #endif
 }
 
@@ -93,10 +92,10 @@ void enter(Fiber &fiber) {
 #if __has_feature(address_sanitizer)
   void *fake = nullptr;
   __sanitizer_start_switch_fiber(&fake, fiber.stack.get(), kStackBytes);
-  swapcontext(&block.scheduler, &fiber.context);
+  switchTo(block.scheduler, fiber.context);
   __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #else
-  swapcontext(&block.scheduler, &fiber.context);
+  switchTo(block.scheduler, fiber.context);
 #endif
 }
 
@@ -136,11 +135,7 @@ std::string runBlock(bool reversed) {
   for (Warp &warp : block.warps)
     warp.meeting = {kLanes, 0, 0};
   for (Fiber &fiber : block.fibers) {
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
-    fiber.context.uc_stack.ss_size = kStackBytes;
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, fiberMain, 0);
+    prepare(fiber.context, fiber.stack.get(), kStackBytes, fiberMain);
     fiber.waitsFor = nullptr;
     fiber.done = false;
   }
