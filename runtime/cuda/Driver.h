@@ -59,6 +59,7 @@ enum : int {
   CU_JIT_INPUT_PTX = 1,
   CU_STREAM_NON_BLOCKING = 1,
   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+  CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 };
 
 /// F(name, symbol, parameters) for each function used.
@@ -103,16 +104,25 @@ enum : int {
     (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ,      \
      unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,  \
      CUstream stream, void **parameters, void **extra))                        \
+  F(cuLaunchHostFunc, "cuLaunchHostFunc",                                      \
+    (CUstream stream, void (*function)(void *), void *data))                   \
   F(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * address, size_t bytes))        \
   F(cuMemFree, "cuMemFree_v2", (CUdeviceptr address))                          \
   F(cuMemcpyHtoD, "cuMemcpyHtoD_v2",                                           \
     (CUdeviceptr to, const void *from, size_t bytes))                          \
   F(cuMemcpyDtoH, "cuMemcpyDtoH_v2",                                           \
     (void *to, CUdeviceptr from, size_t bytes))                                \
+  F(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2",                                 \
+    (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))         \
+  F(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2",                                 \
+    (void *to, CUdeviceptr from, size_t bytes, CUstream stream))               \
   F(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2",                                 \
     (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))         \
   F(cuMemsetD8, "cuMemsetD8_v2",                                               \
     (CUdeviceptr address, unsigned char value, size_t bytes))                  \
+  F(cuMemsetD8Async, "cuMemsetD8Async",                                        \
+    (CUdeviceptr address, unsigned char value, size_t bytes,                   \
+     CUstream stream))                                                         \
   F(cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))     \
   F(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                  \
   F(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))             \

@@ -95,7 +95,10 @@ Status convolve(const Kernels &kernels, CUstream stream, ConvArgs args,
     return refuse("a convolution cannot write over its input");
   if (args.rows == 0 || args.sequences == 0)
     return Status::ok();
-  args.vectorized = args.channels % kVector == 0 && aligned(args.x) &&
+  if (args.slotStride == 0)
+    args.slotStride = (args.width - 1) * args.states.stride;
+  args.vectorized = args.channels % kVector == 0 &&
+                    args.slotStride % kVector == 0 && aligned(args.x) &&
                     aligned(args.y) && aligned(args.states) &&
                     aligned(args.taps) && aligned(args.bias);
   const int64_t columns =

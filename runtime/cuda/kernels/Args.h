@@ -101,14 +101,15 @@ constexpr int kMaxConvWidth = 8;
 
 /// Per channel c: y[t] = silu(bias + sum_j taps[j, c] x[t - (width - 1) + j]).
 /// Sequence s has rows begins[s] .. begins[s + 1]; what came before its first
-/// row is in the states: row slots[s] * (width - 1) + j holds input number j
-/// of the last width - 1. A slot of -1 has zeros, and keeps nothing.
+/// row is in the states: row j after slots[s] * slotStride elements holds input
+/// number j of the last width - 1. A slot of -1 has zeros, and keeps nothing.
 struct ConvArgs {
   Rows x = {}, y = {}, states = {};
   const float *taps = nullptr; ///< [width, channels].
   const float *bias = nullptr; ///< [channels], or absent.
   const int32_t *begins = nullptr, *slots = nullptr;
   int64_t rows = 0, sequences = 0, channels = 0;
+  int64_t slotStride = 0; ///< 0: slots follow each other.
   int32_t width = 0;
   bool activate = true;    ///< silu, else none.
   bool vectorized = false; ///< Ops.cpp decides.

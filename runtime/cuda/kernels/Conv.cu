@@ -45,7 +45,7 @@ template <int N, int W> struct Channels {
     if (at >= 0) {
       load<N>(args.x, args.begins[s] + at, c, to);
     } else if (at >= -past && args.slots[s] >= 0) {
-      load<N>(args.states, int64_t(args.slots[s]) * past + at + past, c, to);
+      load<N>(args.states, at + past, args.slots[s] * args.slotStride + c, to);
     } else {
 #pragma unroll
       for (int i = 0; i < N; ++i)
@@ -89,7 +89,7 @@ template <int N, int W> struct Channels {
 #pragma unroll
     for (int j = 0; j < W - 1; ++j)
       if (j >= spare)
-        store<N>(args.states, int64_t(args.slots[s]) * past + j - spare, c,
+        store<N>(args.states, j - spare, args.slots[s] * args.slotStride + c,
                  window[j]);
   }
 };

@@ -197,6 +197,37 @@ CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
   std::memcpy(to, pointer(from), bytes);
   return CUDA_SUCCESS;
 }
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
+                              CUstream stream) {
+  // As from pageable memory: taken at once.
+  const char *begin = static_cast<const char *>(from);
+  std::vector<char> copy(begin, begin + bytes);
+  return enqueue(stream, [to, copy = std::move(copy)] {
+    std::memcpy(pointer(to), copy.data(), copy.size());
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes,
+                              CUstream stream) {
+  return enqueue(stream, [=] {
+    std::memcpy(to, pointer(from), bytes);
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t bytes,
+                         CUstream stream) {
+  return enqueue(stream, [=] {
+    std::memset(pointer(address), value, bytes);
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *),
+                          void *data) {
+  return enqueue(stream, [=] {
+    function(data);
+    return CUDA_SUCCESS;
+  });
+}
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                               CUstream stream) {
   return enqueue(stream, [=] {

@@ -341,6 +341,26 @@ int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
   memcpy(to, (const void *)(uintptr_t)from, bytes);
   return recordings ? captureUnsupported : 0;
 }
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes,
+                         void *stream) {
+  (void)stream;
+  return cuMemcpyHtoD_v2(to, from, bytes);
+}
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
+  (void)stream;
+  return cuMemcpyDtoH_v2(to, from, bytes);
+}
+int cuMemsetD8_v2(uint64_t address, unsigned char value, size_t bytes);
+int cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes,
+                    void *stream) {
+  (void)stream;
+  return cuMemsetD8_v2(address, value, bytes);
+}
+int cuLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
+  (void)stream;
+  function(data);
+  return 0;
+}
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
                          void *stream) {
   ENTER_CONTEXT;

@@ -1,0 +1,149 @@
+//===- ModelArgs.h - What the kernels of whole models are given -*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Products, attention, rotations and mixtures. What a row needs to know of its
+// sequence it looks up: `sequence[row]`, `position[row]`, and the address of a
+// cache by sequence. These lists lie in device memory, so that a recorded pass
+// serves the next token as well.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_RUNTIME_CUDA_KERNELS_MODELARGS_H
+#define PLUM_RUNTIME_CUDA_KERNELS_MODELARGS_H
+
+#include "runtime/cuda/kernels/Args.h"
+
+namespace plum::kernels {
+
+enum class WeightKind : int32_t { F32, BF16, MXFP4 };
+
+/// y[r, n] = x[r] . w[n]. With `heads` > 1 head h = n / (outs / heads) reads
+/// columns h * cols .. of x and row h * headRows + firstRow + n % (outs /
+/// heads) of w. With `choice`, row r reads row r / share of x and the weight
+/// weights[choice[r]].
+struct DotsArgs {
+  Rows x, y;
+  const void *weight = nullptr;
+  const uint8_t *scales = nullptr; ///< MXFP4: [rows of w, cols / 32].
+  WeightKind kind = WeightKind::F32;
+  const int32_t *choice = nullptr;
+  const uint64_t *weights = nullptr, *scaleLists = nullptr; ///< By choice.
+  int64_t rows = 0, cols = 0, outs = 0;
+  int32_t heads = 1, share = 1;
+  int64_t headRows = 0, firstRow = 0;
+};
+
+constexpr int kMaxExperts = 2048;
+
+/// The `chosen` best of each row's experts by score + bias, best first, the
+/// first of equals; their weights are scores, and sum to `scale` when
+/// renormalized.
+struct ChooseArgs {
+  Rows logits;
+  const float *bias = nullptr; ///< May be absent.
+  int32_t *choice = nullptr;   ///< [rows, chosen].
+  float *weight = nullptr;     ///< [rows, chosen].
+  int64_t rows = 0;
+  int32_t experts = 0, chosen = 0;
+  bool softmax = false; ///< Scores, else sigmoid.
+  bool renormalize = true;
+  float scale = 1;
+};
+
+/// The experts of rows: choice [rows, chosen], best first, and their weights.
+struct CombineArgs {
+  Rows parts, y;                 ///< y[r] = sum_i weight[r, i] parts[r, i].
+  const float *weight = nullptr; ///< [rows, chosen].
+  int64_t rows = 0, width = 0;
+  int32_t chosen = 0;
+};
+
+/// Rows `x` to row position[r] of its sequence's cache, from column `begin` on.
+struct AppendArgs {
+  Rows x;
+  const uint64_t *caches = nullptr; ///< By sequence.
+  const int32_t *sequence = nullptr, *position = nullptr;
+  Type cacheType = Type::F32;
+  int64_t cacheStride = 0, begin = 0;
+  int64_t rows = 0, width = 0;
+};
+
+/// Keys that one step of plum_attend takes.
+constexpr int kAttendKeys = 128;
+
+/// Causal softmax attention of each row to its sequence's cache, which has
+/// position[r] + 1 rows: head h uses group g = h / (heads / groups), keys at
+/// column g * keyDim, values at valueBegin + g * valueDim. With several splits
+/// each takes a share of the keys and leaves (acc, largest, sum) in `partial`
+/// for plum_attend_combine.
+struct AttendArgs {
+  Rows q, y;
+  const uint64_t *caches = nullptr;
+  const int32_t *sequence = nullptr, *position = nullptr;
+  Type cacheType = Type::F32;
+  int64_t cacheStride = 0, valueBegin = 0;
+  int64_t rows = 0;
+  int32_t heads = 0, groups = 0, keyDim = 0, valueDim = 0;
+  float scale = 1;
+  int32_t splits = 1;
+  float *partial = nullptr; ///< [rows, heads, splits, valueDim + 2].
+};
+constexpr int kMaxKeyDim = 1024, kMaxValueDim = 512;
+
+/// Rows of a block of plum_absorb.
+constexpr int kAbsorbRows = 4;
+
+/// Queries of latent attention in the cache's space: head h of y is
+/// [q_nope W_UK | q_pe], with W_UK rows h * (nope + valueDim) .. of `expand`.
+struct AbsorbArgs {
+  Rows q, y;
+  const void *expand = nullptr;
+  WeightKind kind = WeightKind::F32;
+  int64_t rows = 0;
+  int32_t heads = 0, nope = 0, pe = 0, valueDim = 0, latent = 0;
+};
+
+/// Columns c and c + dims / 2 of each head turn by (cosine, sine) of
+/// table[position, c].
+struct RotateArgs {
+  Rows x;
+  const float *table = nullptr; ///< [positions, dims / 2, 2].
+  const int32_t *position = nullptr;
+  int64_t rows = 0;
+  int32_t heads = 0, width = 0, dims = 0;
+};
+
+/// y's head h, `width` columns, from x's columns h * stride + begin.
+struct PickArgs {
+  Rows x, y;
+  int64_t rows = 0;
+  int32_t heads = 0, width = 0, stride = 0, begin = 0;
+};
+
+constexpr int kMaxSources = 32;
+
+/// Softmax over the sources of a row, scored by norm(source) . mixer.
+struct MixtureArgs {
+  Rows sources[kMaxSources];
+  Rows y;
+  const float *mixer = nullptr;
+  int64_t rows = 0;
+  int32_t count = 0, width = 0;
+};
+
+/// Random weights: values of about `spread`, or, for MXFP4, any codes, and
+/// scales near 2^-6.
+struct FillArgs {
+  void *data = nullptr;
+  int64_t count = 0; ///< Elements; of MXFP4, bytes.
+  WeightKind kind = WeightKind::BF16;
+  bool scales = false;
+  float spread = 1;
+  uint32_t seed = 0;
+};
+
+} // namespace plum::kernels
+
+#endif // PLUM_RUNTIME_CUDA_KERNELS_MODELARGS_H
