@@ -42,7 +42,7 @@ Rows Backend::download(const View &x) {
 
 void FreeBlock::operator()(std::byte *block) const {
   if (backend)
-    backend->release(block);
+    backend->free(block);
   else
     std::free(block);
 }
@@ -50,7 +50,7 @@ void FreeBlock::operator()(std::byte *block) const {
 Block::Block(Backend *backend, size_t bytes) : bytes(bytes) {
   size_t whole = std::max<size_t>((bytes + 63) / 64 * 64, 64);
   void *data =
-      backend ? backend->allocate(whole) : std::aligned_alloc(64, whole);
+      backend ? backend->reserve(whole) : std::aligned_alloc(64, whole);
   own = {static_cast<std::byte *>(data), FreeBlock{backend}};
 }
 

@@ -52,15 +52,16 @@ public:
 
   // Memory.
 
-  virtual void *allocate(size_t bytes) = 0; ///< Null when there is none.
+  /// For rows; null when there is no memory.
+  virtual void *allocate(size_t bytes) = 0;
   virtual void release(void *block) = 0;
+  /// For what stays from pass to pass.
+  virtual void *reserve(size_t bytes) = 0;
+  virtual void free(void *block) = 0;
   virtual void copyIn(void *to, const void *from, size_t bytes) = 0;
   virtual void copyOut(void *to, const void *from, size_t bytes) = 0;
   virtual void copy(void *to, const void *from, size_t bytes) = 0;
   virtual void clear(void *block, size_t bytes) = 0;
-  /// Where values of this program, which will not change, are in the backend.
-  virtual const void *resident(const void *values, size_t bytes) = 0;
-
   /// Elements of a growing state: F32, or BF16.
   virtual DType cacheType() const = 0;
 

@@ -60,11 +60,12 @@ Fixture readFixture(const std::string &name) {
 }
 
 Model openFixture(const std::string &name, const std::string &bundle,
-                  Compute compute) {
+                  Compute compute, std::shared_ptr<Backend> backend) {
   Result<Model> model = Model::open({.directory = fixturePath(name),
                                      .bundle = bundle,
                                      .compute = compute,
-                                     .threads = 2});
+                                     .threads = 2,
+                                     .backend = std::move(backend)});
   if (!model) {
     ADD_FAILURE() << model.error().str();
     std::abort();

@@ -34,7 +34,8 @@ Fixture readFixture(const std::string &name);
 
 /// Opens the fixture; `bundle` empty: memories are interpreted.
 Model openFixture(const std::string &name, const std::string &bundle,
-                  Compute compute = Compute::F32);
+                  Compute compute = Compute::F32,
+                  std::shared_ptr<Backend> backend = nullptr);
 
 StatePool makePool(const Model &model, int64_t slots);
 

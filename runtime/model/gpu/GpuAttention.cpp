@@ -1,0 +1,126 @@
+//===- GpuAttention.cpp - Softmax attention on a GPU ----------------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/model/Attention.h"
+#include "runtime/model/gpu/GpuBackend.h"
+
+namespace plum::model {
+
+using kernels::Type;
+
+/// Shares that the keys of a single query are cut into. Always as many, so that
+/// sums do not depend on the batch.
+static constexpr int32_t decodeSplits = 8;
+
+Type GpuBackend::cacheKind() const {
+  return options.compute == Compute::BF16 ? Type::BF16 : Type::F32;
+}
+
+const uint64_t *GpuBackend::cachesOf(int64_t state) const {
+  return tables->caches + state * tables->sequences;
+}
+
+void GpuBackend::append(const View &x, int64_t state, int64_t cacheWidth,
+                        int64_t begin) {
+  kernels::AppendArgs args;
+  args.x = rowsOf(x);
+  args.caches = cachesOf(state);
+  args.sequence = tables->sequence;
+  args.position = tables->position;
+  args.cacheType = cacheKind();
+  args.cacheStride = cacheWidth;
+  args.begin = begin;
+  args.rows = x.count;
+  args.width = x.width;
+  machine->launch("plum_append", x.count, args);
+}
+
+Rows GpuBackend::attendTo(const View &q, int64_t heads, int64_t groups,
+                          int64_t keyDim, int64_t valueDim, int64_t valueBegin,
+                          int64_t state, int64_t cacheWidth, float scale) {
+  Rows out(*this, q.count, heads * valueDim);
+  if (keyDim > kernels::kMaxKeyDim || valueDim > kernels::kMaxValueDim) {
+    machine->then(Error{"",
+                        "attention with heads of " + std::to_string(keyDim) +
+                            " and " + std::to_string(valueDim) +
+                            " columns does not run on a GPU",
+                        {}});
+    return out;
+  }
+  kernels::AttendArgs args;
+  args.q = rowsOf(q);
+  args.y = rowsOf(out);
+  args.caches = cachesOf(state);
+  args.sequence = tables->sequence;
+  args.position = tables->position;
+  args.cacheType = cacheKind();
+  args.cacheStride = cacheWidth;
+  args.valueBegin = valueBegin;
+  args.rows = q.count;
+  args.heads = int32_t(heads);
+  args.groups = int32_t(groups);
+  args.keyDim = int32_t(keyDim);
+  args.valueDim = int32_t(valueDim);
+  args.scale = scale;
+  args.splits = single ? decodeSplits : 1;
+  Rows partial(*this, single ? q.count * heads * args.splits : 0, valueDim + 2);
+  args.partial = partial.row(0);
+  machine->launch("plum_attend", q.count * heads * args.splits, args);
+  if (args.splits > 1)
+    machine->launch("plum_attend_combine", q.count * heads, args);
+  return out;
+}
+
+Rows GpuBackend::attend(const Work &, const Attention &a, const View &q,
+                        const View &k, const View &v) {
+  append(k, a.state, a.cacheWidth(), 0);
+  append(v, a.state, a.cacheWidth(), k.width);
+  return attendTo(q, a.heads, a.groups, a.keyDim, a.valueDim,
+                  a.groups * a.keyDim, a.state, a.cacheWidth(), a.scale);
+}
+
+Rows GpuBackend::attend(const Work &, const LatentAttention &a, const View &q,
+                        const View &rows) {
+  const int64_t wide = a.latent + a.pe;
+  append(rows, a.state, wide, 0);
+  Resident expand = weight(a.expand);
+  Rows queries(*this, q.count, a.heads * wide);
+  kernels::AbsorbArgs args;
+  args.q = rowsOf(q);
+  args.y = rowsOf(queries);
+  args.expand = expand.data;
+  args.kind = expand.kind;
+  args.rows = q.count;
+  args.heads = int32_t(a.heads);
+  args.nope = int32_t(a.nope);
+  args.pe = int32_t(a.pe);
+  args.valueDim = int32_t(a.valueDim);
+  args.latent = int32_t(a.latent);
+  machine->launch(
+      "plum_absorb",
+      a.heads * ((q.count + kernels::kAbsorbRows - 1) / kernels::kAbsorbRows),
+      args);
+  Rows mixed =
+      attendTo(queries, a.heads, 1, wide, a.latent, 0, a.state, wide, a.scale);
+  Rows out(*this, q.count, a.heads * a.valueDim);
+  kernels::DotsArgs up;
+  up.x = rowsOf(mixed);
+  up.y = rowsOf(out);
+  up.weight = expand.data;
+  up.scales = expand.scales;
+  up.kind = expand.kind;
+  up.rows = q.count;
+  up.cols = a.latent;
+  up.outs = out.width;
+  up.heads = int32_t(a.heads);
+  up.headRows = a.nope + a.valueDim;
+  up.firstRow = a.nope;
+  launchDots(up);
+  return out;
+}
+
+} // namespace plum::model
