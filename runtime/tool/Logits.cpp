@@ -18,7 +18,7 @@ namespace {
 struct LogitsVerb {
   ModelChoice choice;
   std::string in, out;
-  int64_t chunk = 512;
+  int64_t chunk = 512, batch = 1;
 
   void declare(CLI::App &verb) {
     choice.declare(verb);
@@ -32,6 +32,9 @@ struct LogitsVerb {
                     "Tokens of a forward pass; results depend on it only by "
                     "rounding")
         ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    verb.add_option("--batch", batch, "Rows of input_ids to run at once")
+        ->check(CLI::Range(1, 4096))
         ->capture_default_str();
   }
 
@@ -70,32 +73,38 @@ struct LogitsVerb {
     Result<AtomicFile> target = AtomicFile::create(out);
     if (!target)
       return fail(target.error());
-    Result<model::StatePool> pool = model->makePool(1);
+    Result<model::StatePool> pool = model->makePool(batch);
     if (!pool)
       return fail(pool.error());
-    int64_t vocab = model->network().vocab;
-    int64_t tokens = ids->empty() ? 0 : int64_t((*ids)[0].size());
-    std::vector<float> logits;
-    Progress progress("running", int64_t(ids->size()) * tokens);
-    for (const std::vector<int32_t> &row : *ids) {
-      pool->reset(0);
-      for (size_t at = 0; at < row.size(); at += size_t(chunk)) {
-        size_t count = std::min(size_t(chunk), row.size() - at);
-        model::Piece piece{0, std::span(row).subspan(at, count)};
+    size_t vocab = size_t(model->network().vocab), many = ids->size();
+    size_t tokens = many == 0 ? 0 : (*ids)[0].size();
+    std::vector<float> logits(many * tokens * vocab);
+    Progress progress("running", int64_t(many * tokens));
+    for (size_t first = 0; first < many; first += size_t(batch)) {
+      size_t rows = std::min(size_t(batch), many - first);
+      for (size_t r = 0; r < rows; ++r)
+        pool->reset(int64_t(r));
+      for (size_t at = 0; at < tokens; at += size_t(chunk)) {
+        size_t count = std::min(size_t(chunk), tokens - at);
+        std::vector<model::Piece> pieces;
+        for (size_t r = 0; r < rows; ++r)
+          pieces.push_back(
+              {int64_t(r), std::span((*ids)[first + r]).subspan(at, count)});
         Result<model::Rows> part =
-            model->forward(*pool, {&piece, 1}, {.logits = model::Logits::All});
+            model->forward(*pool, pieces, {.logits = model::Logits::All});
         if (!part)
           return fail(part.error(), in);
-        logits.insert(logits.end(), part->row(0),
-                      part->row(0) + part->count * vocab);
-        progress.done += int64_t(count);
+        for (size_t r = 0; r < rows; ++r)
+          std::copy_n(part->row(int64_t(r * count)), count * vocab,
+                      logits.data() + ((first + r) * tokens + at) * vocab);
+        progress.done += int64_t(rows * count);
       }
     }
-    Status written =
-        writeSafetensors(*target, {{"logits",
-                                    DType::F32,
-                                    {int64_t(ids->size()), tokens, vocab},
-                                    logits.data()}});
+    Status written = writeSafetensors(
+        *target, {{"logits",
+                   DType::F32,
+                   {int64_t(many), int64_t(tokens), int64_t(vocab)},
+                   logits.data()}});
     return written ? 0 : fail(written.error());
   }
 };

@@ -6,7 +6,8 @@
 // Beside tokens per second: the time that reading the weights of the pass takes
 // at the rate at which these threads read a large buffer, measured first. One
 // token after the other cannot be faster than that, unless the weights stay in
-// a cache.
+// a cache. Of a mixture of experts on a GPU, the bytes are those of as many
+// experts as tokens that choose at random would hit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,6 +16,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -91,34 +93,95 @@ void ModelBench::declare(CLI::App &verb) {
                   "Of a model: prompt tokens of a forward pass")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  verb.add_option("-b,--batch", batches,
+                  "Of a model: sequences that generate at once [1]")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--context", context,
+                  "Of a model: tokens of a sequence before those generated")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb.add_flag("--operations", operations,
+                "Of a model on a GPU: what each kind of operation takes, too");
 }
 
 Result<ModelBench::Line> ModelBench::time(const model::Model &model,
-                                          int64_t tokens, bool oneByOne) {
-  Line line{(oneByOne ? "tg" : "pp") + std::to_string(tokens), tokens, {}, 0};
-  Result<model::StatePool> pool = model.makePool(1);
+                                          int64_t tokens, bool oneByOne,
+                                          int64_t sequences) {
+  Line line{(oneByOne ? "tg" : "pp") + std::to_string(tokens),
+            tokens * sequences,
+            {},
+            0,
+            0};
+  if (sequences > 1)
+    line.test += "x" + std::to_string(sequences);
+  Result<model::StatePool> pool = model.makePool(sequences);
   if (!pool)
     return pool.error();
-  std::vector<int32_t> ids;
-  for (int64_t t = 0; t < tokens; ++t) // Any tokens; not all the same ones.
-    ids.push_back(int32_t((t * 7919 + 17) % model.network().vocab));
+  int64_t before = oneByOne ? context : 0;
+  auto idsFor = [&](int64_t sequence) { // Any tokens; not all the same ones.
+    std::vector<int32_t> ids;
+    for (int64_t t = 0; t < before + tokens; ++t)
+      ids.push_back(
+          int32_t((t * 7919 + sequence * 104729 + 17) % model.network().vocab));
+    return ids;
+  };
+  std::vector<std::vector<int32_t>> ids;
+  for (int64_t s = 0; s < sequences; ++s)
+    ids.push_back(idsFor(s));
   int64_t step = oneByOne ? 1 : std::min(chunk, tokens);
   for (int64_t rep = 0; rep <= reps; ++rep) {
-    pool->reset(0);
-    line.bytes = 0;
+    line.bytes = line.steps = 0;
+    for (int64_t s = 0; s < sequences; ++s) {
+      pool->reset(s);
+      Result<model::Rows> done = model.prefill(
+          *pool, s, std::span(ids[size_t(s)]).first(size_t(before)), chunk);
+      if (!done)
+        return done.error();
+    }
+    if (choice.gpu)
+      choice.gpu->gpu().times.clear();
     Clock::time_point start = Clock::now();
-    for (int64_t at = 0; at < tokens; at += step) {
-      int64_t count = std::min(step, tokens - at);
-      model::Piece piece{0, std::span(ids).subspan(size_t(at), size_t(count))};
+    for (int64_t at = before; at < before + tokens; at += step) {
+      int64_t count = std::min(step, before + tokens - at);
+      std::vector<model::Piece> pieces;
+      for (int64_t s = 0; s < sequences; ++s)
+        pieces.push_back(
+            {s, std::span(ids[size_t(s)]).subspan(size_t(at), size_t(count))});
       Result<model::Rows> logits =
-          model.forward(*pool, {&piece, 1}, {.weightBytes = &line.bytes});
+          model.forward(*pool, pieces, {.weightBytes = &line.bytes});
       if (!logits)
         return logits.error();
+      ++line.steps;
     }
     if (rep > 0) // The first is a warm-up.
       line.seconds.push_back(seconds(start));
   }
   return line;
+}
+
+Status ModelBench::printOperations(const model::Model &model, int64_t tokens,
+                                   bool oneByOne, int64_t sequences) {
+  model::Machine &gpu = choice.gpu->gpu();
+  int64_t repsBefore = std::exchange(reps, 1);
+  choice.gpu->setRecording(false);
+  gpu.timing = true;
+  Result<Line> line = time(model, tokens, oneByOne, sequences);
+  gpu.timing = false;
+  choice.gpu->setRecording(true);
+  reps = repsBefore;
+  if (!line)
+    return line.error();
+  std::vector<std::pair<std::string, model::Machine::Time>> list(
+      gpu.times.begin(), gpu.times.end());
+  std::sort(list.begin(), list.end(), [](const auto &a, const auto &b) {
+    return a.second.ms > b.second.ms;
+  });
+  double passes = double(line->steps); // Of the last run alone.
+  for (const auto &[name, time] : list)
+    fmt::print("  {:<32} {:>8.1f} a pass {:>12.4f} ms a pass\n", name,
+               double(time.count) / passes, time.ms / passes);
+  return Status::ok();
 }
 
 void ModelBench::print(const model::Model &model, const Line &line,
@@ -136,6 +199,8 @@ void ModelBench::print(const model::Model &model, const Line &line,
         {"threads", model.threads()},
         {"test", line.test},
         {"tokens", line.tokens},
+        {"passes", line.steps},
+        {"ms_per_pass", ms / double(line.steps)},
         {"reps", int64_t(line.seconds.size())},
         {"tokens_per_s", mean(rates)},
         {"tokens_per_s_sd", deviation(rates)},
@@ -157,26 +222,36 @@ int ModelBench::run() {
   Result<model::Model> model = choice.open();
   if (!model)
     return fail(model.error());
-  double rate = readRate(model->threads());
+  double rate =
+      choice.gpu ? choice.gpu->gpu().copyRate() : readRate(model->threads());
   if (!json) {
-    fmt::print("{}, {}, {} threads, weights of {:.1f} MB, memory read at "
-               "{:.1f} GB/s\n",
-               choice.directory, choice.precision, model->threads(),
-               double(model->weightBytes()) / 1e6, rate / 1e9);
+    std::string where = choice.gpu
+                            ? choice.gpu->gpu().device().name
+                            : std::to_string(model->threads()) + " threads";
+    fmt::print("{}, {}, {}, weights of {:.1f} MB, memory {} at {:.1f} GB/s\n",
+               choice.directory, choice.precision, where,
+               double(model->weightBytes()) / 1e6,
+               choice.gpu ? "copied" : "read", rate / 1e9);
     fmt::print("{:<10} {:>10}   {:<8} {:>12} {:>12} {:>14}\n", "test",
                "tokens/s", "sd", "ms/token", "MB/token", "floor ms/token");
   }
   for (bool oneByOne : {false, true})
-    for (int64_t tokens : oneByOne ? generated : prompts) {
-      if (tokens == 0)
-        continue;
-      if (int64_t most = model->network().positions; most > 0)
-        tokens = std::min(tokens, most);
-      Result<Line> line = time(*model, tokens, oneByOne);
-      if (!line)
-        return fail(line.error(), choice.path);
-      print(*model, *line, rate);
-    }
+    for (int64_t tokens : oneByOne ? generated : prompts)
+      for (int64_t sequences : oneByOne ? batches : std::vector<int64_t>{1}) {
+        if (tokens == 0)
+          continue;
+        if (int64_t most = model->network().positions; most > 0)
+          tokens = std::min(tokens, most - (oneByOne ? context : 0));
+        Result<Line> line = time(*model, tokens, oneByOne, sequences);
+        if (!line)
+          return fail(line.error(), choice.path);
+        print(*model, *line, rate);
+        if (!operations || !choice.gpu)
+          continue;
+        Status status = printOperations(*model, tokens, oneByOne, sequences);
+        if (!status)
+          return fail(status.error(), choice.path);
+      }
   return 0;
 }
 

@@ -27,13 +27,18 @@ void ModelChoice::declare(CLI::App &verb) {
                   "Model directory, when it is not where the bundle says")
       ->type_name("DIR");
   verb.add_option("--precision", precision,
-                  "default, robust and f32 are one; bf16 rounds where the "
-                  "models' own code rounds")
+                  "On the CPU default, robust and f32 are one, and bf16 rounds "
+                  "where the models' own code rounds; on a GPU default is bf16")
       ->check(CLI::IsMember({"default", "robust", "f32", "bf16"}))
       ->capture_default_str();
   verb.add_option("--threads", threads, "Threads (default: one per CPU)")
       ->check(CLI::PositiveNumber);
-  verb.add_option("--target", target, "Where to run")->capture_default_str();
+  verb.add_option("--target", target, "Where to run: cpu or cuda")
+      ->capture_default_str();
+  verb.add_flag(
+      "--random-weights", randomWeights,
+      "On a GPU: matrices get random values there, whatever the files "
+      "hold, to time models larger than a disk");
 }
 
 bool ModelChoice::isModel(const std::string &path) {
@@ -66,17 +71,32 @@ Status ModelChoice::findDirectory(std::string &bundle) {
 }
 
 Result<model::Model> ModelChoice::open() {
-  if (target != "cpu")
-    return Error{"--target", "is '" + target + "', models run on 'cpu'", {}};
+  if (target != "cpu" && !onGpu())
+    return Error{"--target",
+                 "is '" + target + "', models run on 'cpu' and 'cuda'",
+                 {}};
   std::string bundle;
   if (Status status = findDirectory(bundle); !status)
     return status.error();
-  Result<model::Model> opened =
-      model::Model::open({.directory = directory,
-                          .bundle = bundle,
-                          .compute = precision == "bf16" ? model::Compute::BF16
-                                                         : model::Compute::F32,
-                          .threads = threads});
+  bool narrow = precision == "bf16" || (onGpu() && precision == "default");
+  model::ModelOptions options{.directory = directory,
+                              .bundle = bundle,
+                              .compute = narrow ? model::Compute::BF16
+                                                : model::Compute::F32,
+                              .threads = threads};
+  if (randomWeights && !onGpu())
+    return Error{"--random-weights", "is for '--target cuda'", {}};
+  if (onGpu()) {
+    auto machine = model::Machine::open();
+    if (!machine)
+      return machine.error();
+    gpu = std::make_shared<model::GpuBackend>(
+        std::move(*machine),
+        model::GpuBackendOptions{.compute = options.compute,
+                                 .randomWeights = randomWeights});
+    options.backend = gpu;
+  }
+  Result<model::Model> opened = model::Model::open(options);
   if (!opened)
     return opened;
   for (const std::string &note : opened->notes())

@@ -9,6 +9,7 @@
 #define PLUM_RUNTIME_TOOL_MODELCHOICE_H
 
 #include "runtime/model/Model.h"
+#include "runtime/model/gpu/GpuBackend.h"
 #include "runtime/text/Tokenizer.h"
 #include "runtime/tool/Common.h"
 
@@ -18,12 +19,16 @@ namespace plum::runtime::tool {
 struct ModelChoice {
   std::string path, directory, precision = "default", target = "cpu";
   int threads = 0;
+  bool randomWeights = false;
 
   void declare(CLI::App &verb);
   /// Whether `path` is a model or a bundle of one.
   static bool isModel(const std::string &path);
   /// Opens it; notes about it go to stderr. Fills in `directory`.
   Result<model::Model> open();
+  bool onGpu() const { return target == "cuda"; }
+  /// Where it runs, after `open` with a GPU.
+  std::shared_ptr<model::GpuBackend> gpu;
 
 private:
   Status findDirectory(std::string &bundle);

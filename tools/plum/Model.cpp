@@ -5,8 +5,9 @@
 //
 // What a model needs compiled are its memories: one layer bundle for each
 // distinct one, in one folder, with model.json beside them that says which
-// model directory it is for. Weights are not copied. model.json is written
-// last, so that a folder that has it is complete.
+// model directory it is for. A GPU gets each of them twice: as the spec says,
+// in bf16, and with everything in f32. Weights are not copied. model.json is
+// written last, so that a folder that has it is complete.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,9 +52,6 @@ Status plum::tool::compileModel(const SpecArguments &arguments,
   Result<CompileOptions> options = arguments.options();
   if (!options)
     return options.error();
-  if (options->target != "cpu")
-    return Error{
-        "--target", "is '" + options->target + "', models run on 'cpu'", {}};
   std::error_code failure;
   bool taken =
       fs::exists(output, failure) && !isModelBundle(output) &&
@@ -63,20 +61,33 @@ Status plum::tool::compileModel(const SpecArguments &arguments,
   fs::create_directories(output, failure);
   if (failure)
     return Error{output, "cannot be made: " + failure.message(), {}};
-  for (const model::MemorySpec &spec : *specs) {
+  auto compile = [&](const model::MemorySpec &spec, Precision precision,
+                     const std::string &folder) {
     CompileOptions layer = *options;
     layer.spec = {};
     layer.spec.dims = spec.dims;
     layer.spec.layer = spec.layer;
-    layer.form = Form::Auto;
-    layer.precision = Precision::F32;
+    bool wide = options->target != "cpu" && precision == Precision::F32;
+    layer.form = wide ? Form::Step : Form::Auto; // No chunks of f32 on a GPU.
+    layer.precision = precision;
     Source source(spec.layer + ".plum", std::string(spec.text()));
     CompileReport report;
-    if (Status status =
-            compileShown(source, layer, output + "/" + spec.key(), report);
+    Status status = compileShown(source, layer, output + "/" + folder, report);
+    if (status)
+      arguments.show(report);
+    return status;
+  };
+  for (const model::MemorySpec &spec : *specs) {
+    bool gpu = options->target != "cpu";
+    if (Status status = gpu ? compile(spec, Precision::Default, spec.key())
+                            : compile(spec, Precision::F32, spec.key());
         !status)
       return status;
-    arguments.show(report);
+    if (!gpu)
+      continue;
+    if (Status status = compile(spec, Precision::F32, spec.key() + ".f32");
+        !status)
+      return status;
   }
   std::string text =
       model::writeModelJson(fs::canonical(arguments.path, failure).string());
@@ -116,6 +127,12 @@ void plum::tool::addModelVerbs(CLI::App &app, int &exitCode) {
       SpecArguments spec;
       spec.path = *place;
       rest.erase(place);
+      // What is compiled depends on it.
+      if (auto target = std::find(rest.begin(), rest.end(), "--target");
+          target != rest.end() && target + 1 != rest.end()) {
+        spec.target = target[1];
+        rest.erase(target, target + 2);
+      }
       exitCode = forward(name, spec, rest);
     });
   };

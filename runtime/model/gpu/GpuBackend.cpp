@@ -268,8 +268,9 @@ Rows GpuBackend::end(const Work &work, Rows x, const Matrix &head) {
       args.rows = tables->sequences;
       args.width = x.width;
       args.tableRows = x.count;
-      if (machine->good())
-        machine->then(gather(machine->kernels(), machine->stream(), args));
+      machine->run("gather", [&] {
+        return gather(machine->kernels(), machine->stream(), args);
+      });
       x = std::move(last);
     }
     Rows logits;

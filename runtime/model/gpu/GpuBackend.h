@@ -59,6 +59,10 @@ public:
   ~GpuBackend() override;
 
   Status status() const override { return machine->status(); }
+  /// The GPU, for tools that measure.
+  Machine &gpu() { return *machine; }
+  /// Whether passes are recorded, and recorded ones replayed.
+  void setRecording(bool on) { options.record = on; }
   /// Of weights on the GPU, and of everything.
   int64_t weightBytes() const { return weightSum; }
 

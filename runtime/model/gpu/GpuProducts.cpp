@@ -14,6 +14,7 @@
 #include "runtime/model/gpu/GpuExperts.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace plum::model {
 
@@ -145,6 +146,13 @@ void GpuBackend::choose(const Experts &experts, const View &logits,
   machine->launch("plum_choose", logits.count, args);
 }
 
+/// What the passes' experts are expected to have: nobody counts those that were
+/// chosen, so it is as if tokens chose at random.
+static double expectedExperts(const Experts &experts, int64_t tokens) {
+  double all = double(experts.experts.size());
+  return all * (1 - std::pow(1 - double(experts.chosen) / all, double(tokens)));
+}
+
 Rows GpuBackend::route(const Work &work, const Experts &experts, const View &x,
                        const View &z) {
   const ResidentExperts &resident = residentExperts(experts);
@@ -177,6 +185,9 @@ Rows GpuBackend::route(const Work &work, const Experts &experts, const View &x,
   one(z, int32_t(chosen), resident.up, u);
   gated(work, experts.act, g, u);
   one(g, 1, resident.down, parts);
+  work.weightBytes += int64_t(
+      expectedExperts(experts, x.count) *
+      double(resident.gate.bytes + resident.up.bytes + resident.down.bytes));
   kernels::CombineArgs sum;
   sum.parts = rowsOf(parts);
   sum.y = rowsOf(y);

@@ -22,9 +22,10 @@ kernels::Rows GpuBackend::rowsOf(const View &x) {
 }
 
 void GpuBackend::normalize(NormArgs args) {
-  if (machine->good())
-    machine->then(
-        runtime::cuda::normalize(machine->kernels(), machine->stream(), args));
+  machine->run("norm", [&] {
+    return runtime::cuda::normalize(machine->kernels(), machine->stream(),
+                                    args);
+  });
 }
 
 void GpuBackend::elementwise(Elementwise op, const View &x,
@@ -41,9 +42,10 @@ void GpuBackend::elementwise(Elementwise op, const View &x,
     args.beta = act->beta;
     args.lambda = act->lambda;
   }
-  if (machine->good())
-    machine->then(runtime::cuda::elementwise(machine->kernels(),
-                                             machine->stream(), args));
+  machine->run("elementwise", [&] {
+    return runtime::cuda::elementwise(machine->kernels(), machine->stream(),
+                                      args);
+  });
 }
 
 /// Norm of slices of `width` columns, in place.
@@ -149,9 +151,9 @@ Rows GpuBackend::rowsOfTable(const Matrix &table, const int32_t *ids) {
   args.rows = x.count;
   args.width = x.width;
   args.tableRows = table.rows;
-  if (machine->good())
-    machine->then(
-        runtime::cuda::gather(machine->kernels(), machine->stream(), args));
+  machine->run("gather", [&] {
+    return runtime::cuda::gather(machine->kernels(), machine->stream(), args);
+  });
   return x;
 }
 
@@ -273,9 +275,10 @@ Rows GpuBackend::convolve(const Work &work, const ShortConv &conv,
   args.sequences = tables->sequences;
   args.channels = conv.channels;
   args.width = int32_t(conv.width);
-  if (machine->good())
-    machine->then(runtime::cuda::convolve(machine->kernels(), machine->stream(),
-                                          args, longest));
+  machine->run("convolution", [&] {
+    return runtime::cuda::convolve(machine->kernels(), machine->stream(), args,
+                                   longest);
+  });
   return y;
 }
 
@@ -315,8 +318,8 @@ Rows GpuBackend::remember(const Work &work, const MemoryLayer &memory,
   memory.addStates(work, args);
   args.cuSeqlens = {tables->begins, DType::I32, tables->sequences + 1};
   args.slots = {tables->slots, DType::I32, tables->sequences};
-  if (machine->good())
-    machine->then(memory.kernel->run(args, 1));
+  machine->run("memory " + manifest.layer,
+               [&] { return memory.kernel->run(args, 1); });
   if (narrow) {
     kernels::ElementwiseArgs copy;
     copy.op = Elementwise::Copy;
@@ -324,9 +327,10 @@ Rows GpuBackend::remember(const Work &work, const MemoryLayer &memory,
     copy.y = rowsOf(out);
     copy.rows = count;
     copy.width = out.width;
-    if (machine->good())
-      machine->then(runtime::cuda::elementwise(machine->kernels(),
-                                               machine->stream(), copy));
+    machine->run("elementwise", [&] {
+      return runtime::cuda::elementwise(machine->kernels(), machine->stream(),
+                                        copy);
+    });
   }
   return out;
 }

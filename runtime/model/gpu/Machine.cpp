@@ -25,6 +25,12 @@ Result<std::unique_ptr<Machine>> Machine::open(int ordinal) {
   if (!stream)
     return stream.error();
   machine->lane = std::move(*stream);
+  for (Event *event : {&machine->start, &machine->end}) {
+    auto made = makeEvent(*machine->gpu);
+    if (!made)
+      return made.error();
+    *event = std::move(*made);
+  }
   auto blas = CublasLt::open(machine->gpu);
   if (!blas)
     return blas.error();
@@ -86,6 +92,28 @@ void Machine::wait() {
     then("cuStreamSynchronize", driver().cuStreamSynchronize(stream()));
 }
 
+double Machine::copyRate() {
+  constexpr size_t bytes = size_t(512) << 20;
+  constexpr int count = 20;
+  void *from = allocate(bytes), *to = allocate(bytes);
+  clear(from, bytes);
+  copy(to, from, bytes);
+  wait();
+  bool before = std::exchange(timing, true);
+  for (int i = 0; i < count; ++i)
+    run("copy", [&] {
+      return driver().check("cuMemcpyDtoDAsync",
+                            driver().cuMemcpyDtoDAsync(
+                                address(to), address(from), bytes, stream()));
+    });
+  timing = before;
+  double ms = times["copy"].ms / count;
+  times.erase("copy");
+  release(from);
+  release(to);
+  return good() && ms > 0 ? 2 * double(bytes) / ms * 1000 : 0;
+}
+
 void Machine::copy(void *to, const void *from, size_t bytes) {
   Current current(*gpu);
   if (good() && bytes > 0)
@@ -100,9 +128,32 @@ void Machine::clear(void *block, size_t bytes) {
          driver().cuMemsetD8Async(address(block), 0, bytes, stream()));
 }
 
+void Machine::run(const std::string &name,
+                  const std::function<Status()> &enqueue) {
+  if (!good())
+    return;
+  if (!timing) {
+    then(enqueue());
+    return;
+  }
+  Current current(*gpu);
+  float ms = 0;
+  then("cuEventRecord", driver().cuEventRecord(start.get(), stream()));
+  then(enqueue());
+  then("cuEventRecord", driver().cuEventRecord(end.get(), stream()));
+  then(name.c_str(), driver().cuEventSynchronize(end.get()));
+  then("cuEventElapsedTime",
+       driver().cuEventElapsedTime(&ms, start.get(), end.get()));
+  Time &time = times[name];
+  ++time.count;
+  time.ms += double(ms);
+}
+
 void Machine::multiply(const Gemm &gemm) {
-  if (good() && gemm.m > 0 && gemm.n > 0)
-    then(blas->multiply(gemm, stream()));
+  if (gemm.m > 0 && gemm.n > 0)
+    run("cublasLt [" + std::to_string(gemm.n) + "," + std::to_string(gemm.k) +
+            "]",
+        [&] { return blas->multiply(gemm, stream()); });
 }
 
 void Machine::record() {

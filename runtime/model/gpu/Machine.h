@@ -23,6 +23,8 @@
 #include "runtime/model/Memory.h"
 #include "runtime/model/gpu/CublasLt.h"
 
+#include <functional>
+
 namespace plum::model {
 
 class Machine {
@@ -50,14 +52,27 @@ public:
   void copy(void *to, const void *from, size_t bytes);
   void clear(void *block, size_t bytes);
   void wait();
+  /// Bytes read and written in a second by a large copy; 0 with an error.
+  double copyRate();
 
   template <typename Args>
   void launch(const char *kernel, int64_t gridX, const Args &args,
               int64_t gridY = 1) {
-    if (good())
-      then(library->launch(lane.get(), kernel, {gridX, gridY}, args));
+    run(kernel, [&] {
+      return library->launch(lane.get(), kernel, {gridX, gridY}, args);
+    });
   }
   void multiply(const Gemm &gemm);
+  /// Enqueues by `enqueue`, under a name for `times`.
+  void run(const std::string &name, const std::function<Status()> &enqueue);
+
+  /// With it on, every operation is timed and waited for; for no recording.
+  bool timing = false;
+  struct Time {
+    int64_t count = 0;
+    double ms = 0;
+  };
+  std::map<std::string, Time> times;
 
   /// What is enqueued from here to `finish` is recorded, not done.
   void record();
@@ -70,6 +85,7 @@ private:
   std::unique_ptr<runtime::cuda::Kernels> library;
   std::unique_ptr<CublasLt> blas;
   runtime::cuda::Stream lane;
+  runtime::cuda::Event start, end; ///< Of an operation that is timed.
   std::optional<Error> failure;
 };
 
