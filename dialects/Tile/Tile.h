@@ -33,11 +33,6 @@
 
 namespace plum::tile {
 
-/// Of a tile.kernel `prepare`: CTAs that are to fit on a multiprocessor beside
-/// each other, as far as shared memory allows; bounds the registers of a
-/// thread.
-constexpr llvm::StringLiteral kResidentAttr = "tile.resident";
-
 /// The layout of a tensor, once it is assigned.
 std::optional<LayoutKind> layoutOf(mlir::Type type);
 mlir::RankedTensorType withLayout(mlir::Type type, LayoutKind kind);

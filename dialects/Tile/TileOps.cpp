@@ -3,141 +3,17 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Constraints carry the number they have in the .td files. A constraint on
-// layouts holds for tensors without one: tile-assign-layouts is still to come.
+// Of kernels, their loops and their memory. Constraints carry the number they
+// have in the .td files.
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/Tile/Tile.h"
+#include "dialects/Tile/Constraints.h"
 
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace plum::tile;
-
-//===----------------------------------------------------------------------===//
-// What constraints have in common
-//===----------------------------------------------------------------------===//
-
-static int64_t dim(Value value, unsigned i) {
-  return cast<RankedTensorType>(value.getType()).getDimSize(i);
-}
-static int64_t lengthOf(Value vector) { return dim(vector, 0); }
-static SharedType tileOf(Value value) {
-  return cast<SharedType>(value.getType());
-}
-
-/// A value of this shape and element, in whatever layout.
-static LogicalResult expectTensor(Operation *op, StringRef what, Value value,
-                                  ArrayRef<int64_t> shape, Type element) {
-  auto type = cast<RankedTensorType>(value.getType());
-  if (type.getShape() == shape && type.getElementType() == element)
-    return success();
-  return op->emitOpError() << "expects " << what << " of type "
-                           << RankedTensorType::get(shape, element) << ", got "
-                           << type;
-}
-static LogicalResult expectTensor(Operation *op, StringRef what, Value value,
-                                  ArrayRef<int64_t> shape) {
-  return expectTensor(op, what, value, shape,
-                      getElementTypeOrSelf(value.getType()));
-}
-
-static LogicalResult expectTile(Operation *op, StringRef what, Value tile,
-                                int64_t rows, int64_t cols) {
-  SharedType type = tileOf(tile);
-  if (type.getRows() == rows && type.getCols() == cols)
-    return success();
-  return op->emitOpError() << "expects " << what << " of " << rows << " x "
-                           << cols << ", got " << type;
-}
-
-static LogicalResult expectLayout(Operation *op, StringRef what, Value value,
-                                  ArrayRef<LayoutKind> legal) {
-  std::optional<LayoutKind> kind = layoutOf(value.getType());
-  if (!kind || llvm::is_contained(legal, *kind))
-    return success();
-  InFlightDiagnostic d = op->emitOpError()
-                         << "expects " << what << " in layout ";
-  llvm::interleave(
-      legal, [&](LayoutKind k) { d << stringifyLayoutKind(k); },
-      [&] { d << " or "; });
-  return d << ", got " << stringifyLayoutKind(*kind);
-}
-
-/// All tensors that an op takes and makes are matrices in acc.
-static LogicalResult expectAcc(Operation *op) {
-  for (Value value : op->getOperands())
-    if (isa<RankedTensorType>(value.getType()) &&
-        failed(expectLayout(op, "an operand", value, LayoutKind::Acc)))
-      return failure();
-  for (Value value : op->getResults())
-    if (failed(expectLayout(op, "a result", value, LayoutKind::Acc)))
-      return failure();
-  return success();
-}
-
-/// `strip` counts the turns of a tile.strips around the op, and that many
-/// strips make `columns` at most.
-static LogicalResult expectStrip(Operation *op, Value strip, int64_t columns) {
-  auto argument = dyn_cast<BlockArgument>(strip);
-  auto strips = argument && argument.getArgNumber() == 0
-                    ? dyn_cast<StripsOp>(argument.getOwner()->getParentOp())
-                    : StripsOp();
-  if (!strips)
-    return op->emitOpError() << "expects the strip of a 'tile.strips'";
-  if (int64_t(strips.getCount()) * 16 > columns) {
-    InFlightDiagnostic d =
-        op->emitOpError() << "expects at most " << columns / 16 << " strips of "
-                          << columns << " columns, got " << strips.getCount();
-    d.attachNote(strips.getLoc()) << "the strips";
-    return d;
-  }
-  return success();
-}
-
-/// The kernel around an op, which scans or prepares.
-static KernelOp expectKernel(Operation *op, std::optional<bool> scans) {
-  auto kernel = op->getParentOfType<KernelOp>();
-  if (!kernel) {
-    op->emitOpError() << "expects to stand in a 'tile.kernel'";
-    return KernelOp();
-  }
-  if (scans && kernel.scans() != *scans) {
-    InFlightDiagnostic d = op->emitOpError()
-                           << "expects a kernel that "
-                           << (*scans ? "scans" : "prepares") << ", got role '"
-                           << kernel.getRole() << "'";
-    d.attachNote(kernel.getLoc()) << "the kernel";
-    return KernelOp();
-  }
-  return kernel;
-}
-
-/// `name` is an argument; of `element`, where that is given.
-static LogicalResult expectArgument(Operation *op, KernelOp kernel,
-                                    StringRef name, Type element = Type()) {
-  Type found = kernel.elementOf(name);
-  if (!found) {
-    InFlightDiagnostic d = op->emitOpError()
-                           << "expects an argument of the kernel, got '" << name
-                           << "'";
-    d.attachNote(kernel.getLoc()) << "the kernel";
-    return d;
-  }
-  if (element && found != element)
-    return op->emitOpError() << "expects '" << name << "' to be of " << element
-                             << ", got " << found;
-  return success();
-}
-
-static LogicalResult expectHalf(Operation *op, int64_t half, bool orZero) {
-  if (half == 8 || half == 4 || half == 2 || half == 1 || (orZero && half == 0))
-    return success();
-  return op->emitOpError() << "expects halves of 8, 4, 2"
-                           << (orZero ? ", 1 or 0" : " or 1") << " rows, got "
-                           << half;
-}
 
 //===----------------------------------------------------------------------===//
 // Structure
@@ -167,6 +43,12 @@ LogicalResult KernelOp::verify() {
     return emitOpError() << "expects a warp for every 16 of " << rows
                          << (prepares ? " tokens" : " columns") << ", got "
                          << warps;
+  // kernel_c10
+  const int64_t teams = getTeams();
+  if (prepares ? teams < 1 : teams != 1)
+    return emitOpError() << "expects "
+                         << (prepares ? "a team or more" : "one team")
+                         << ", got " << teams;
   // kernel_c5
   llvm::StringSet<> names;
   for (auto argument : getArguments().getAsRange<ArgumentAttr>())
@@ -315,6 +197,15 @@ LogicalResult TailOp::verify() {
     if (isa<ChunksOp>(op))
       return success();
   return emitOpError() << "expects to stand after 'tile.chunks'";
+}
+
+LogicalResult TeamOp::verify() {
+  // team_c1
+  const int64_t teams = (*this)->getParentOfType<KernelOp>().getTeams();
+  if (int64_t(getNumber()) >= 0 && int64_t(getNumber()) < teams)
+    return success();
+  return emitOpError() << "expects one of " << teams << " teams, got "
+                       << int64_t(getNumber());
 }
 
 //===----------------------------------------------------------------------===//
@@ -685,274 +576,4 @@ LogicalResult StoreDecayOp::verify() {
   return kernel
              ? expectLayout(*this, "the decay", getValue(), LayoutKind::Linear)
              : failure();
-}
-
-//===----------------------------------------------------------------------===//
-// Rows and columns
-//===----------------------------------------------------------------------===//
-
-static LogicalResult expectSameType(Operation *op) {
-  if (op->getResult(0).getType() == op->getOperand(0).getType())
-    return success();
-  return op->emitOpError() << "expects a result of type "
-                           << op->getOperand(0).getType() << ", got "
-                           << op->getResult(0).getType();
-}
-
-LogicalResult ValidOp::verify() {
-  // valid_c1
-  KernelOp kernel = expectKernel(*this, /*scans=*/false);
-  if (!kernel)
-    return failure();
-  // valid_c2
-  const int64_t chunk = kernel.getChunk();
-  if (dim(getValue(), 0) != chunk)
-    return emitOpError() << "expects " << chunk << " rows, got "
-                         << getValue().getType();
-  if (failed(expectSameType(*this)))
-    return failure();
-  // valid_c3
-  using K = LayoutKind;
-  return expectLayout(*this, "the value", getValue(),
-                      {K::Acc, K::Opb, K::AccCol, K::OpbCol, K::Linear});
-}
-
-LogicalResult ValuesOp::verify() {
-  KernelOp kernel = expectKernel(*this, std::nullopt);
-  // values_c1
-  if (kernel && kernel.getRole() != "summary")
-    return emitOpError() << "expects a kernel with the role 'summary', got '"
-                         << kernel.getRole() << "'";
-  return success(bool(kernel));
-}
-
-LogicalResult BroadcastOp::verify() {
-  if (getValue().getType().isF32())
-    return success();
-  // broadcast_c1
-  auto result = cast<RankedTensorType>(getResult().getType());
-  const bool rows = getRows();
-  if (result.getRank() != 2 ||
-      lengthOf(getValue()) != result.getDimSize(rows ? 1 : 0))
-    return emitOpError() << "expects a matrix of " << lengthOf(getValue())
-                         << (rows ? " columns" : " rows") << ", got " << result;
-  // broadcast_c2
-  using K = LayoutKind;
-  if (failed(expectLayout(*this, "a result", getResult(), {K::Acc, K::Opb})))
-    return failure();
-  std::optional<K> kind = layoutOf(result);
-  if (!kind)
-    return success();
-  if (isOpb(*kind))
-    return expectLayout(*this, "a vector", getValue(),
-                        rows ? K::OpbRow : K::OpbCol);
-  return expectLayout(*this, "a vector", getValue(),
-                      rows ? K::AccRow : K::AccCol);
-}
-
-LogicalResult StripOp::verify() {
-  auto value = cast<RankedTensorType>(getValue().getType());
-  auto expected = RankedTensorType::get(
-      {value.getDimSize(0), 16}, value.getElementType(), value.getEncoding());
-  // strip_c1
-  if (getResult().getType() != expected)
-    return emitOpError() << "expects a result of type " << expected << ", got "
-                         << getResult().getType();
-  // strip_c2
-  return expectStrip(*this, getStrip(), value.getDimSize(1));
-}
-
-LogicalResult MaskOp::verify() {
-  const int64_t m = dim(getValue(), 0), n = dim(getValue(), 1);
-  // mask_c1
-  if (n != m && n != 16)
-    return emitOpError() << "expects a square matrix or blocks of 16 columns, "
-                            "got "
-                         << getValue().getType();
-  if (failed(expectSameType(*this)))
-    return failure();
-  // mask_c2
-  if (getHalf()) {
-    if (failed(expectHalf(*this, *getHalf(), /*orZero=*/true)))
-      return failure();
-    if (n != 16 || getInclusive())
-      return emitOpError() << "expects halves of blocks, and not 'inclusive'";
-  }
-  // mask_c3
-  return expectAcc(*this);
-}
-
-LogicalResult HalfOp::verify() {
-  // half_c1
-  if (failed(expectSameType(*this)))
-    return failure();
-  // half_c2
-  if (failed(expectHalf(*this, getHalf(), /*orZero=*/false)))
-    return failure();
-  // half_c3
-  return expectAcc(*this);
-}
-
-//===----------------------------------------------------------------------===//
-// Sums
-//===----------------------------------------------------------------------===//
-
-LogicalResult ReduceOp::verify() {
-  // reduce_c1
-  if (failed(expectTensor(*this, "a result", getResult(), dim(getValue(), 0))))
-    return failure();
-  // reduce_c2
-  if (failed(expectLayout(*this, "the value", getValue(), LayoutKind::Acc)))
-    return failure();
-  return expectLayout(*this, "the result", getResult(), LayoutKind::AccCol);
-}
-
-LogicalResult ColumnSumsOp::verify() {
-  SharedType from = getFrom().getType();
-  // column_sums_c1
-  if (failed(expectTile(*this, "weights", getWeights(), 1, from.getRows())))
-    return failure();
-  // column_sums_c2
-  if (failed(expectTensor(*this, "a result", getResult(), from.getCols())))
-    return failure();
-  // column_sums_c3
-  return expectLayout(*this, "the result", getResult(), LayoutKind::Linear);
-}
-
-LogicalResult RowDotsOp::verify() {
-  SharedType rows = getRows().getType();
-  // row_dots_c1
-  if (failed(expectTile(*this, "a vector", getVector(), 1, rows.getCols())))
-    return failure();
-  // row_dots_c2
-  return expectTile(*this, "a result", getTo(), 1, rows.getRows());
-}
-
-LogicalResult CumsumOp::verify() {
-  // cumsum_c1
-  if (failed(expectTensor(
-          *this, "a result", getResult(),
-          cast<RankedTensorType>(getValue().getType()).getShape())))
-    return failure();
-  // cumsum_c2
-  if (getHalf() && failed(expectHalf(*this, *getHalf(), /*orZero=*/false)))
-    return failure();
-  // cumsum_c3
-  if (failed(expectLayout(*this, "the value", getValue(), LayoutKind::Opb)))
-    return failure();
-  return expectLayout(*this, "the result", getResult(), LayoutKind::Acc);
-}
-
-LogicalResult BlockSumOp::verify() {
-  SharedType to = getTo().getType();
-  // block_sum_c2
-  if (getStrip() && failed(expectStrip(*this, getStrip(), to.getCols())))
-    return failure();
-  // block_sum_c1
-  if (failed(expectTensor(*this, "a value", getValue(),
-                          {to.getRows() * 16, getStrip() ? 16 : to.getCols()})))
-    return failure();
-  // block_sum_c3
-  return expectLayout(*this, "the value", getValue(), LayoutKind::Opb);
-}
-
-LogicalResult CumulateOp::verify() {
-  // cumulate_c1
-  if (failed(expectTile(*this, "a tile", getTo(), 1, lengthOf(getValue()))))
-    return failure();
-  // cumulate_c2
-  return expectLayout(*this, "the value", getValue(), LayoutKind::Linear);
-}
-
-//===----------------------------------------------------------------------===//
-// Products
-//===----------------------------------------------------------------------===//
-
-LogicalResult DotOp::verify() {
-  SharedType b = getB().getType();
-  const int64_t depth = getTransposed() ? b.getRows() : b.getCols();
-  const int64_t n = getTransposed() ? b.getCols() : b.getRows();
-  // dot_c1
-  if (dim(getA(), 1) != depth)
-    return emitOpError() << "expects operands of one depth, got "
-                         << dim(getA(), 1) << " and " << depth;
-  // dot_c2
-  if (failed(expectTensor(*this, "a result", getResult(), {dim(getA(), 0), n})))
-    return failure();
-  if (n > 256)
-    return emitOpError() << "expects at most 256 columns, got " << n;
-  // dot_c3
-  if (getC() && getC().getType() != getResult().getType())
-    return emitOpError() << "expects to add onto " << getResult().getType()
-                         << ", got " << getC().getType();
-  // dot_c4
-  return expectAcc(*this);
-}
-
-LogicalResult DotDiagOp::verify() {
-  // dot_diag_c1
-  if (getX().getType() != getY().getType())
-    return emitOpError() << "expects rows of one type, got " << getX().getType()
-                         << " and " << getY().getType();
-  // dot_diag_c2
-  if (failed(expectTensor(*this, "blocks", getC(), {dim(getX(), 0), 16})))
-    return failure();
-  // dot_diag_c3
-  return expectAcc(*this);
-}
-
-LogicalResult DotBlocksOp::verify() {
-  // dot_blocks_c1
-  if (getX().empty() || getX().size() != getNumResults())
-    return emitOpError() << "expects a result for each of some operands, got "
-                         << getNumResults() << " for " << getX().size();
-  const int64_t m = dim(getX()[0], 0), k = dim(getX()[0], 1), blocks = m / 16;
-  for (auto [x, result] : llvm::zip(getX(), getResults()))
-    if (failed(expectTensor(*this, "rows", x, {m, k})) ||
-        failed(expectTensor(*this, "a result", result, {m, m})))
-      return failure();
-  // dot_blocks_c2
-  if (failed(expectTile(*this, "a tile", getY(), m, k)))
-    return failure();
-  // dot_blocks_c3
-  if (getScale() && getDiagonal())
-    return emitOpError() << "expects no factors for blocks on the diagonal";
-  if (getScale() && failed(expectTile(*this, "factors", getScale(),
-                                      blocks * (blocks - 1) / 2, k)))
-    return failure();
-  // dot_blocks_c4
-  return expectAcc(*this);
-}
-
-LogicalResult PlaceDiagOp::verify() {
-  const int64_t m = dim(getBlocks(), 0);
-  // place_diag_c1
-  if (failed(expectTensor(*this, "blocks", getBlocks(), {m, 16})) ||
-      failed(expectTensor(*this, "a matrix", getInto(), {m, m})) ||
-      failed(expectTensor(*this, "a result", getResult(), {m, m})))
-    return failure();
-  // place_diag_c2
-  return expectAcc(*this);
-}
-
-LogicalResult InverseOp::verify() {
-  const int64_t m = dim(getValue(), 0);
-  // inverse_c1
-  if (failed(expectTensor(*this, "a matrix", getValue(), {m, m})))
-    return failure();
-  if (getScale() && failed(expectTensor(*this, "factors", getScale(), m)))
-    return failure();
-  // inverse_c2
-  if (failed(expectTile(*this, "a tile", getTo(), m, m)) ||
-      failed(expectTile(*this, "scratch", getBlocks(), m, m)) ||
-      failed(expectTile(*this, "scratch", getDiagonal(), m, 20)))
-    return failure();
-  if (getTo() == getBlocks())
-    return emitOpError() << "expects scratch apart from the result";
-  // inverse_c3
-  if (failed(expectLayout(*this, "the matrix", getValue(), LayoutKind::Acc)))
-    return failure();
-  return getScale() ? expectLayout(*this, "the factors", getScale(),
-                                   LayoutKind::AccCol)
-                    : success();
 }

@@ -126,51 +126,23 @@ def Tile_MaskOp : Tile_Letter<"mask", "M", [Pure]> {
   let description = [{
     Of a matrix [m, m], element (i, j) is kept where j < i, or j = i with
     `inclusive`; else it becomes 0. Of [m, 16], which is the blocks on the
-    diagonal, the same within each block. There, with `half` = h, an element is
-    kept only where j is in the lower and i in the upper half of the same group
-    of 2h; with h = 0 only where j = i.
+    diagonal, the same within each block.
 
     Constraints: (C1) the value is [m, m] or [m, 16], and the result has its type.
-    (C2) `half` is 8, 4, 2, 1 or 0, of blocks, and excludes `inclusive`. (C3)
-    layouts: acc.
+    (C2) layouts: acc.
 
     Example:
     ```mlir
     func.func @mask(%scores: tensor<64x64xf32>, %blocks: tensor<64x16xf32>) {
       %M = tile.mask %scores inclusive : tensor<64x64xf32> -> tensor<64x64xf32>
-      %N = tile.mask %blocks half 8 : tensor<64x16xf32> -> tensor<64x16xf32>
+      %N = tile.mask %blocks : tensor<64x16xf32> -> tensor<64x16xf32>
       return
     }
     ```
   }];
-  let arguments = (ins Tile_Matrix32:$value, UnitAttr:$inclusive, OptionalAttr<I64Attr>:$half);
+  let arguments = (ins Tile_Matrix32:$value, UnitAttr:$inclusive);
   let results = (outs Tile_Matrix32:$result);
-  let assemblyFormat = [{
-    $value (`inclusive` $inclusive^)? (`half` $half^)? attr-dict `:` type($value) `->` type($result)
-  }];
-  let hasVerifier = 1;
-}
-
-def Tile_HalfOp : Tile_Op<"half", [Pure]> {
-  let summary = "keep the rows of the upper (or lower) halves of groups";
-  let description = [{
-    Rows are in groups of 2 `half`, the upper half of which has the larger numbers;
-    the others become 0.
-
-    Constraints: (C1) the result has the value's type. (C2) `half` is 8, 4, 2 or 1.
-    (C3) layouts: acc.
-
-    Example:
-    ```mlir
-    func.func @half(%x: tensor<64x16xf32>) -> tensor<64x16xf32> {
-      %u = tile.half %x 4 upper : tensor<64x16xf32> -> tensor<64x16xf32>
-      return %u : tensor<64x16xf32>
-    }
-    ```
-  }];
-  let arguments = (ins Tile_Matrix32:$value, I64Attr:$half, UnitAttr:$upper);
-  let results = (outs Tile_Matrix32:$result);
-  let assemblyFormat = "$value $half (`upper` $upper^)? attr-dict `:` type($value) `->` type($result)";
+  let assemblyFormat = "$value (`inclusive` $inclusive^)? attr-dict `:` type($value) `->` type($result)";
   let hasVerifier = 1;
 }
 
@@ -245,6 +217,42 @@ def Tile_RowDotsOp : Tile_Op<"row_dots"> {
   let arguments = (ins Tile_Shared16:$rows, Tile_Shared32:$vector, Tile_Shared32:$to);
   let assemblyFormat = [{
     $rows `,` $vector `to` $to attr-dict `:` type($rows) `,` type($vector) `,` type($to)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_SumTeamsOp : Tile_Op<"sum_teams"> {
+  let summary = "add up what the teams have";
+  let description = [{
+    Each result is the sum of its operand over the teams, in their order. Columns
+    become complete in every team; of matrices team p of P gets those with numbers
+    p, p + P, ..., and what others have of them is not defined. Through shared
+    memory; one barrier of all teams is inside.
+
+    Constraints: (C1) the kernel has two teams or more. (C2) results have the types
+    of their operands, which are columns [m] or all matrices [m, n]. (C3) the tile
+    is [n P, m] for n columns, [l (P - 1) m, n] for l matrices. (C4) layouts: acc, of columns acc_col.
+
+    Example:
+    ```mlir
+    tile.kernel @sums "prepare" chunk 16 warps 1 teams 2 arguments [#tile.arg<"q" : bf16>] blob 0 {
+      %column = tile.alloc : <2, 16, f32>
+      %part = arith.constant dense<1.0> : tensor<16xf32>
+      %whole = tile.sum_teams(%part : tensor<16xf32>) through %column : <2, 16, f32> -> tensor<16xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<Tile_Float>:$values, Tile_Shared32:$through);
+  let results = (outs Variadic<Tile_Float>:$results);
+  let assemblyFormat = [{
+    `(` $values `:` type($values) `)` `through` $through `:` type($through) attr-dict `->` type($results)
+  }];
+  let extraClassDeclaration = [{
+    /// Rows and columns of the tile that `values` values of a type need.
+    static std::pair<int64_t, int64_t> scratch(::mlir::RankedTensorType type, int64_t values, int64_t teams);
+    bool columns() {
+      return ::llvm::cast<::mlir::RankedTensorType>(getValues()[0].getType()).getRank() == 1;
+    }
   }];
   let hasVerifier = 1;
 }
@@ -367,8 +375,12 @@ def Tile_DotDiagOp : Tile_Letter<"dot_diag", "D", [Pure, AllTypesMatch<["c", "re
     Formula: `D[i, j] = C[i, j] + sum_c x[i, c] y[16 I + j, c]` for row i of block I:
     the 16 x 16 blocks on the diagonal of x y^T, [m, 16]. Both in bf16 registers.
 
-    Constraints: (C1) x and y have one type [m, k]. (C2) C is [m, 16]. (C3) layouts:
-    acc.
+    With `half` = h only what `tile.join_halves` takes of them for halves of h rows,
+    [m, 8]: of h = 8 rows 8 to 15 with columns 0 to 7 of the block, in rows 8 to 15;
+    of smaller h for each row the 8 columns that start where its own 8 rows do.
+
+    Constraints: (C1) x and y have one type [m, k]. (C2) C is [m, 16], with `half`
+    [m, 8]. (C3) `half` is 8, 4, 2 or 1. (C4) layouts: acc.
 
     Example:
     ```mlir
@@ -378,9 +390,40 @@ def Tile_DotDiagOp : Tile_Letter<"dot_diag", "D", [Pure, AllTypesMatch<["c", "re
     }
     ```
   }];
-  let arguments = (ins Tile_Matrix16:$x, Tile_Matrix16:$y, Tile_Matrix32:$c);
+  let arguments = (ins Tile_Matrix16:$x, Tile_Matrix16:$y, Tile_Matrix32:$c, OptionalAttr<I64Attr>:$half);
   let results = (outs Tile_Matrix32:$result);
-  let assemblyFormat = "$x `,` $y `onto` $c attr-dict `:` type($x) `,` type($y) `->` type($result)";
+  let assemblyFormat = [{
+    $x `,` $y `onto` $c (`half` $half^)? attr-dict `:` type($x) `,` type($y) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_JoinHalvesOp : Tile_Letter<"join_halves", "D", [Pure, AttrSizedOperandSegments]> {
+  let summary = "make blocks of what each pass over halves has";
+  let description = [{
+    Rows i of the upper and j of the lower half of a group of 2h rows meet in the
+    pass of that h, each pair in one: element (i, j) of a block, j < i, is that of
+    the `tile.dot_diag` with `half` h. On the diagonal is `diagonal`, or 0; above it
+    0.
+
+    Constraints: (C1) `halves` are four [m, 8], of h = 8, 4, 2, 1 in this order; the
+    result is [m, 16]. (C2) `diagonal` is [m]. (C3) layouts: acc, acc_col.
+
+    Example:
+    ```mlir
+    func.func @join(%a: tensor<16x8xf32>, %b: tensor<16x8xf32>, %c: tensor<16x8xf32>, %d: tensor<16x8xf32>,
+                    %dots: tensor<16xf32>) {
+      %D = tile.join_halves(%a, %b, %c, %d : tensor<16x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>)
+          diagonal %dots : tensor<16xf32> -> tensor<16x16xf32>
+      return
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<Tile_Matrix32>:$halves, Optional<Tile_Vector>:$diagonal);
+  let results = (outs Tile_Matrix32:$result);
+  let assemblyFormat = [{
+    `(` $halves `:` type($halves) `)` (`diagonal` $diagonal^ `:` type($diagonal))? attr-dict `->` type($result)
+  }];
   let hasVerifier = 1;
 }
 
@@ -388,20 +431,22 @@ def Tile_DotBlocksOp : Tile_Letter<"dot_blocks", "M", [Pure, AttrSizedOperandSeg
   let summary = "multiply rows with those of the blocks before";
   let description = [{
     Formula: for every x, `M[i, j] = sum_c x[i, c] f[I, J, c] y[j, c]` where I = i / 16
-    > J = j / 16, else 0: the blocks of x y^T below the diagonal. f is 1, or row I (I
-    - 1) / 2 + J of `scale`. With `diagonal`, I = J belongs to the result as well.
+    > J = j / 16, else 0: the blocks of x y^T below the diagonal. f is 1, or, between
+    blocks that are not neighbours, row (I - 1) (I - 2) / 2 + J of `scale`; y f is
+    rounded. With `diagonal`, I = J belongs to the result as well. In a kernel of
+    P teams c runs over the team's channels.
 
     Constraints: (C1) every x is [m, k], and has a result [m, m]; there is one. (C2)
-    y is [m, k]. (C3) `scale` is [b (b - 1) / 2, k] for b = m / 16 blocks, and excludes
-    `diagonal`. (C4) layouts: acc.
+    y is [m, k P]. (C3) `scale` is [(b - 1) (b - 2) / 2, k P] for b = m / 16 blocks,
+    and excludes `diagonal`. (C4) layouts: acc.
 
     Example:
     ```mlir
-    func.func @scores(%q: tensor<32x64xbf16>, %k: tensor<32x64xbf16>, %y: !tile.shared<32, 64, bf16>,
+    func.func @scores(%q: tensor<48x64xbf16>, %k: tensor<48x64xbf16>, %y: !tile.shared<48, 64, bf16>,
                       %f: !tile.shared<1, 64, f32>) {
-      %A, %B = tile.dot_blocks(%q, %k : tensor<32x64xbf16>, tensor<32x64xbf16>), %y : <32, 64, bf16>
-          scaled %f : !tile.shared<1, 64, f32> -> tensor<32x32xf32>, tensor<32x32xf32>
-      %C = tile.dot_blocks(%q : tensor<32x64xbf16>), %y : <32, 64, bf16> diagonal -> tensor<32x32xf32>
+      %A, %B = tile.dot_blocks(%q, %k : tensor<48x64xbf16>, tensor<48x64xbf16>), %y : <48, 64, bf16>
+          scaled %f : !tile.shared<1, 64, f32> -> tensor<48x48xf32>, tensor<48x48xf32>
+      %C = tile.dot_blocks(%q : tensor<48x64xbf16>), %y : <48, 64, bf16> diagonal -> tensor<48x48xf32>
       return
     }
     ```

@@ -20,6 +20,13 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, N
     slice of B, or a slice of M, which is where the identity, as the columns of a
     state, ends when all values are zero.
 
+    With `teams` = P a `prepare` has P teams, which run the body side by side, each
+    with a P-th of the channels: of n strips of a matrix team p has strips p n / P
+    and on, so that its tensors are a P-th as wide, and products over channels are
+    the team's part of a sum, which `tile.sum_teams` completes. Columns [C] are the
+    same in every team. What fills or copies a whole tile is done by all threads
+    together, a `tile.team` by one team alone.
+
     `arguments` are the layer's tensors in the order of plum_gpu_args
     (include/plum/ABI/GpuABI.h). `blob` is the size in bytes of what prepare leaves
     for scan, for each chunk and head. `diagonal` says that chunks erase nothing:
@@ -30,7 +37,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, N
     1. (C4) there are slices, in `prepare` one of 0 columns. (C5) `arguments` have
     different names. (C6) `blob` is a multiple of 16, and not negative. (C7)
     matrices inside have 16 x warps rows. (C8) of the tensors inside, all have a
-    layout or none. (C9) `diagonal` is not of `prepare`.
+    layout or none. (C9) `diagonal` is not of `prepare`. (C10) `teams` is at least 1,
+    and 1 unless the role is `prepare`.
 
     Example:
     ```mlir
@@ -43,10 +51,11 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, N
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$role, I64Attr:$chunk, I64Attr:$warps,
                        TypedArrayAttrBase<Tile_ArgumentAttr, "the tensors of plum_gpu_args">:$arguments,
                        I64Attr:$blob, DefaultValuedAttr<I64Attr, "0">:$slice,
-                       DefaultValuedAttr<I64Attr, "1">:$slices, UnitAttr:$diagonal);
+                       DefaultValuedAttr<I64Attr, "1">:$slices, UnitAttr:$diagonal,
+                       DefaultValuedAttr<I64Attr, "1">:$teams);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name $role `chunk` $chunk `warps` $warps `arguments` $arguments `blob` $blob
+    $sym_name $role `chunk` $chunk `warps` $warps (`teams` $teams^)? `arguments` $arguments `blob` $blob
     (`slice` $slice^ `of` $slices)? (`diagonal` $diagonal^)? attr-dict-with-keyword $body
   }];
   let hasVerifier = 1;
@@ -155,6 +164,29 @@ def Tile_TailOp : Tile_Op<"tail", [SingleBlock, NoTerminator, HasParent<"KernelO
   }];
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$body attr-dict";
+  let hasVerifier = 1;
+}
+
+def Tile_TeamOp : Tile_Op<"team", [SingleBlock, NoTerminator, HasParent<"KernelOp">]> {
+  let summary = "do something in one team only";
+  let description = [{
+    The other teams go on with what follows. A barrier inside is the team's own.
+
+    Constraints: (C1) the kernel has a team of this number.
+
+    Example:
+    ```mlir
+    tile.kernel @second "prepare" chunk 16 warps 1 teams 2 arguments [#tile.arg<"q" : bf16>] blob 2048 {
+      %zero = arith.constant dense<0.0> : tensor<16x16xbf16>
+      tile.team 1 {
+        tile.export_matrix %zero to 0 : tensor<16x16xbf16>
+      }
+    }
+    ```
+  }];
+  let arguments = (ins I64Attr:$number);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$number $body attr-dict";
   let hasVerifier = 1;
 }
 

@@ -62,7 +62,7 @@ assoc.layer @scalar args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.a
 // CHECK-NOT: tile.dot_diag
 // CHECK: tile.yield
 // CHECK: tile.mask {{.*}} inclusive : tensor<32x16xf32>
-// CHECK: tile.dot_blocks({{.*}} scaled
+// CHECK: tile.dot_blocks(
 // CHECK: tile.place_diag
 // CHECK: tile.export_matrix
 // CHECK: }
@@ -88,21 +88,15 @@ assoc.layer @bounded args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.
 // Without a bound the diagonal comes apart by halves.
 // CHECK-LABEL: tile.kernel @plum_unbounded_prepare32
 // CHECK: tile.cumsum {{.*}} half 8
-// CHECK-DAG: tile.half {{.*}} 8 upper
-// CHECK-DAG: tile.half {{.*}} 8 :
-// CHECK: tile.dot_diag
+// CHECK: tile.dot_diag {{.*}} half 8
 // CHECK: tile.cumsum {{.*}} half 4
-// CHECK: tile.dot_diag
+// CHECK: tile.dot_diag {{.*}} half 4
 // CHECK: tile.cumsum {{.*}} half 2
-// CHECK: tile.dot_diag
+// CHECK: tile.dot_diag {{.*}} half 2
 // CHECK: tile.cumsum {{.*}} half 1
-// CHECK: tile.dot_diag
-// CHECK: tile.mask {{.*}} half 8
-// CHECK: tile.mask {{.*}} half 4
-// CHECK: tile.mask {{.*}} half 2
-// CHECK: tile.mask {{.*}} half 1
-// CHECK: tile.mask {{.*}} half 0
-// CHECK: tile.dot_blocks({{.*}} scaled
+// CHECK: tile.dot_diag {{.*}} half 1
+// CHECK: tile.join_halves({{.*}} diagonal
+// CHECK: tile.dot_blocks(
 // CHECK: tile.place_diag
 assoc.layer @unbounded args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">,
     #assoc.arg<input "a">, #assoc.arg<state "S">] outputs ["o"] {

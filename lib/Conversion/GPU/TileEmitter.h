@@ -18,8 +18,8 @@
 //
 // Files: TileToNVVM (the pass), TileKernel (coordinates, rings, chunks),
 // TileMemory (shared and global memory), TileStates (the layer's states),
-// TileProducts (tensor cores), TileSolve (the triangular inverse and sums along
-// tokens).
+// TileProducts (tensor cores), TileSums (along rows, down columns, over teams),
+// TileSolve (the triangular inverse and sums along tokens).
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,6 +29,8 @@
 #include "Ptx.h"
 
 #include "dialects/Tile/Tile.h"
+
+#include <map>
 
 namespace plum::gpu {
 
@@ -179,12 +181,15 @@ private:
   void dotBlocks(tile::DotBlocksOp op);
   void placeDiag(tile::PlaceDiagOp op);
   void mask(tile::MaskOp op);
-  void half(tile::HalfOp op);
+  void joinHalves(tile::JoinHalvesOp op);
   void cumsum(tile::CumsumOp op);
+  void planTriangles();
+  void storeTriangles();
   void blockSum(tile::BlockSumOp op);
   void reduce(tile::ReduceOp op);
   void columnSums(tile::ColumnSumsOp op);
   void rowDots(tile::RowDotsOp op);
+  void sumTeams(tile::SumTeamsOp op);
   void broadcast(tile::BroadcastOp op);
   Value descriptor(Value pointer, int64_t leading, int64_t stride);
   void awaitAll();
@@ -199,17 +204,27 @@ private:
   mlir::Type elementOf(llvm::StringRef name);
   Value field64(llvm::StringRef name, int64_t at);
   Value field32(llvm::StringRef name, int64_t at);
+  Value headOf(llvm::StringRef name);
   /// Address (i64) of token `firstRow` of this sequence and head.
   Value rowAddress(llvm::StringRef name, Value row);
   Value paramAddress(llvm::StringRef name);
 
+  /// Of all teams, or in a tile.team of that one.
   void teamBarrier();
+  /// The team's part of a tile whose strips the teams share.
+  SharedTile teamPart(const SharedTile &tile, Value strip);
+  /// Strips of each team in the loop around.
+  int64_t stripCount(Value strip);
+  /// Runs `body` in the first team, where all have the same.
+  void once(Value condition, llvm::function_ref<void()> body);
 
   Ptx &p;
   tile::KernelOp kernel;
-  const int64_t warps, threads; ///< Of the team.
-  const int64_t C;              ///< Rows of a chunk.
-  bool scan, wide;              ///< scan: or summary. wide: products by wgmma.
+  const int64_t warps, teams; ///< Of a team; teams of prepare.
+  int64_t threads;            ///< Of all teams, or of the one in a tile.team.
+  std::optional<int64_t> within; ///< The number of that one.
+  const int64_t C;               ///< Rows of a chunk.
+  bool scan, wide;               ///< scan: or summary. wide: products by wgmma.
   bool summary;
   Segment scratch; ///< Of the state (scan).
 
@@ -225,8 +240,10 @@ private:
   bool exports = false;
 
   int64_t sharedBytes = 0;
-  Value tid, lane, warp, g,
-      t; ///< g = lane / 4, t = lane % 4; warp in the team.
+  /// Where the left operands of cumsums are, by half and exclusive.
+  std::map<std::pair<int64_t, bool>, int64_t> triangles;
+  Value tid, team, lane, warp, g,
+      t; ///< g = lane / 4, t = lane % 4; warp in the team; tid among `threads`.
   // Coordinates of the work.
   Value head, sequence, inputSequence,
       firstToken;           ///< firstToken: of the chunk

@@ -37,7 +37,8 @@ int64_t plum::gpu::planShared(tile::KernelOp kernel) {
   int64_t n = 0;
   for (Operation &op : body) {
     order[&op] = ++n;
-    if (isa<tile::BarrierOp, tile::CumulateOp, tile::ArrivedOp>(op))
+    if (isa<tile::BarrierOp, tile::CumulateOp, tile::ArrivedOp,
+            tile::SumTeamsOp>(op))
       barriers.push_back(n);
   }
   struct Life {
@@ -103,8 +104,9 @@ int64_t plum::gpu::planShared(tile::KernelOp kernel) {
 //===----------------------------------------------------------------------===//
 
 TileEmitter::TileEmitter(Ptx &p, tile::KernelOp kernel)
-    : p(p), kernel(kernel), warps(kernel.getWarps()), threads(warps * 32),
-      C(kernel.getChunk()), scan(kernel.getRole() != "prepare"),
+    : p(p), kernel(kernel), warps(kernel.getWarps()), teams(kernel.getTeams()),
+      threads(warps * teams * 32), C(kernel.getChunk()),
+      scan(kernel.getRole() != "prepare"),
       wide(scan && p.chip.hopper() && warps % 4 == 0),
       summary(kernel.getRole() == "summary") {
   scratch.V = kernel.getSlice() * kernel.getSlices();
@@ -125,7 +127,30 @@ int64_t TileEmitter::slices() {
 
 void TileEmitter::teamBarrier() {
   p.fenceAsync(); // What was written may be copied out by the bulk engine.
-  p.barrier(0, threads);
+  p.barrier(within ? p.i32(1 + *within) : p.i32(0), threads);
+}
+
+int64_t TileEmitter::stripCount(Value strip) {
+  auto argument = cast<BlockArgument>(strip);
+  return cast<tile::StripsOp>(argument.getOwner()->getParentOp()).getCount();
+}
+
+SharedTile TileEmitter::teamPart(const SharedTile &tile, Value strip) {
+  if (teams == 1 || !strip)
+    return tile;
+  const int64_t columns = 16 * stripCount(strip);
+  assert((!tile.type.swizzled() || columns % 64 == 0) &&
+         "teams share a tile by panels");
+  const int64_t bytes = tile.type.swizzled()
+                            ? columns / 64 * tile.type.getRows() * 128
+                            : columns * 4;
+  return {p.at(tile.base, p.mul(team, bytes)), tile.type};
+}
+
+void TileEmitter::once(Value condition, function_ref<void()> body) {
+  if (teams > 1 && !within)
+    condition = p.both(condition, p.eq(team, p.i32(0)));
+  p.ifThen(condition, body);
 }
 
 Value plum::gpu::sequenceStart(Ptx &p, Value cu, Value flags, Value i) {
@@ -185,9 +210,15 @@ void TileEmitter::coordinatesPrepare(function_ref<void()> body) {
       [&]() -> Values {
         Value perSequence = p.argument(ARG(chunks), i32);
         Value tokens = p.argument(ARG(tokens), i32);
-        Value row = p.mul(p.remu(chunk, perSequence), C);
-        Value s = p.divu(chunk, perSequence);
-        return {s, row, p.minimum(p.sub(tokens, row), p.i32(C)), s, row};
+        Values at = p.ifElse(
+            p.lt(chunk, perSequence), {i32, i32},
+            [&]() -> Values { return {p.i32(0), chunk}; },
+            [&]() -> Values {
+              return {p.divu(chunk, perSequence), p.remu(chunk, perSequence)};
+            });
+        Value row = p.mul(at[1], C);
+        return {at[0], row, p.minimum(p.sub(tokens, row), p.i32(C)), at[0],
+                row};
       });
   inputSequence = where[0];
   firstToken = where[1];
@@ -309,23 +340,27 @@ KernelShape TileEmitter::emit() {
   Block &body = kernel.getBody().front();
   sharedBytes = planShared(kernel);
   planRings();
+  planTriangles();
   tid = p.tid();
   lane = p.bitAnd(tid, 31);
   warp = p.shr(tid, 5);
+  if (teams > 1) {
+    team = p.divu(warp, warps);
+    warp = p.sub(warp, p.mul(team, warps));
+  }
   g = p.shr(lane, 2);
   t = p.bitAnd(lane, 3);
   KernelShape shape;
   shape.sharedBytes = sharedBytes;
   if (!scan) {
     coordinatesPrepare([&] {
+      storeTriangles();
       emitBlock(body);
-      if (exports)
-        p.ifThen(p.eq(tid, p.i32(0)), [&] { p.bulkWaitRead(0); });
+      if (exports) // A copy is waited for by the thread that issued it.
+        p.ifThen(p.both(p.eq(warp, p.i32(0)), p.eq(lane, p.i32(0))),
+                 [&] { p.bulkWaitRead(0); });
     });
     shape.threads = threads;
-    auto resident = kernel->getAttrOfType<IntegerAttr>(tile::kResidentAttr);
-    shape.ctasPerSM = std::clamp<int64_t>(227 * 1024 / (sharedBytes + 1024), 1,
-                                          resident ? resident.getInt() : 1);
     return shape;
   }
   // Registers of a thread at the launch; then those of the producers' warpgroup
@@ -621,6 +656,8 @@ void TileEmitter::emitStrips(tile::StripsOp op) {
       set(body.getArgument(1 + i), state[i]);
     for (Operation &inner : body.without_terminator())
       emitOp(&inner);
+    if (!triangles.empty())
+      p.syncWarp();
     for (size_t i = 0; i < carried; ++i)
       state[i] = use(yield.getValues()[i]);
     for (size_t i = 0; i < pieces.size(); ++i)
@@ -784,6 +821,18 @@ void TileEmitter::emitOp(Operation *op) {
       })
       .Case([&](tile::StripsOp o) { emitStrips(o); })
       .Case([&](tile::ChunksOp o) { emitChunks(o); })
+      .Case([&](tile::TeamOp o) {
+        const int64_t number = o.getNumber();
+        p.ifThen(p.eq(team ? team : p.i32(0), p.i32(number)), [&] {
+          auto all = std::pair(tid, threads);
+          within = number;
+          threads = warps * 32;
+          tid = p.sub(tid, p.i32(number * threads));
+          emitBlock(o.getBody().front());
+          std::tie(tid, threads) = all;
+          within.reset();
+        });
+      })
       .Case([&](tile::TailOp o) {
         p.ifThen(p.lt(p.i32(0), chunkCount), [&] {
           emitBlock(o.getBody().front());
@@ -818,6 +867,7 @@ void TileEmitter::emitOp(Operation *op) {
       .Case([&](tile::ReduceOp o) { reduce(o); })
       .Case([&](tile::ColumnSumsOp o) { columnSums(o); })
       .Case([&](tile::RowDotsOp o) { rowDots(o); })
+      .Case([&](tile::SumTeamsOp o) { sumTeams(o); })
       .Case([&](tile::CumsumOp o) { cumsum(o); })
       .Case([&](tile::BlockSumOp o) { blockSum(o); })
       .Case([&](tile::CumulateOp o) { cumulate(o); })
@@ -826,7 +876,7 @@ void TileEmitter::emitOp(Operation *op) {
       .Case([&](tile::DotBlocksOp o) { dotBlocks(o); })
       .Case([&](tile::PlaceDiagOp o) { placeDiag(o); })
       .Case([&](tile::MaskOp o) { mask(o); })
-      .Case([&](tile::HalfOp o) { half(o); })
+      .Case([&](tile::JoinHalvesOp o) { joinHalves(o); })
       .Case([&](tile::InverseOp o) { inverse(o); })
       .Default([&](Operation *o) { elementwise(o); });
 }

@@ -84,7 +84,8 @@ Value TileEmitter::matrixOffset(Value row, int64_t quarter, bool swap) {
 //===----------------------------------------------------------------------===//
 
 void TileEmitter::load(tile::LoadOp op) {
-  const SharedTile &from = tiles.find(op.getFrom())->second;
+  const SharedTile from =
+      teamPart(tiles.find(op.getFrom())->second, op.getStrip());
   RankedTensorType type = tensorOf(op.getResult());
   LayoutKind kind = kindOf(op.getResult());
   Values out;
@@ -153,13 +154,13 @@ void TileEmitter::load(tile::LoadOp op) {
 }
 
 void TileEmitter::store(tile::StoreOp op) {
-  const SharedTile &to = tiles.find(op.getTo())->second;
+  const SharedTile to = teamPart(tiles.find(op.getTo())->second, op.getStrip());
   RankedTensorType type = tensorOf(op.getValue());
   Values &v = use(op.getValue());
   if (!to.type.swizzled()) {
     Value base = p.at(to.base, op.getRow().value_or(0) * to.type.getCols() * 4);
     if (op.getTokens()) {
-      p.ifThen(p.eq(t, p.i32(0)), [&] { // Four lanes have each row.
+      once(p.eq(t, p.i32(0)), [&] { // Four lanes have each row.
         for (int64_t i = 0; i < 2; ++i)
           p.store(v[i],
                   p.at(base, p.shl(elementIndex(LayoutKind::AccCol, i), 2)));
@@ -264,19 +265,25 @@ Value TileEmitter::field32(StringRef name, int64_t at) {
 
 #define FIELD(NAME) int64_t(offsetof(plum_gpu_tensor, NAME))
 
-Value TileEmitter::rowAddress(StringRef name, Value row) {
+/// The head of a tensor that several may share.
+Value TileEmitter::headOf(StringRef name) {
   Value group = field32(name, FIELD(group));
+  return p.ifElse(
+      p.eq(group, p.i32(1)), p.getI32Type(), [&]() -> Values { return {head}; },
+      [&]() -> Values { return {p.divu(head, group)}; })[0];
+}
+
+Value TileEmitter::rowAddress(StringRef name, Value row) {
   Value address =
       p.add(field64(name, FIELD(data)),
             p.mul(p.toI64(inputSequence), field64(name, FIELD(sequence))));
-  address = p.add(
-      address, p.mul(p.toI64(p.divu(head, group)), field64(name, FIELD(head))));
+  address =
+      p.add(address, p.mul(p.toI64(headOf(name)), field64(name, FIELD(head))));
   return p.add(address, p.mul(p.toI64(row), field64(name, FIELD(token))));
 }
 Value TileEmitter::paramAddress(StringRef name) {
-  Value group = field32(name, FIELD(group));
   return p.add(field64(name, FIELD(data)),
-               p.mul(p.toI64(p.divu(head, group)), field64(name, FIELD(head))));
+               p.mul(p.toI64(headOf(name)), field64(name, FIELD(head))));
 }
 
 /// One element of a param or input as f32.
@@ -295,6 +302,9 @@ void TileEmitter::param(tile::ParamOp op) {
   LayoutKind kind = kindOf(op.getResult());
   if (op.getStrip())
     base = p.at(base, constantIndex(op.getStrip()) * 16 * size);
+  if (op.getStrip() && teams > 1)
+    base =
+        p.at(base, p.toI64(p.mul(team, stripCount(op.getStrip()) * 16 * size)));
   if (scan && kind == LayoutKind::AccCol) // Along V: this team's slice.
     base = p.at(base, p.toI64(p.mul(slice, kernel.getSlice() * size)));
   Values out;
@@ -369,42 +379,70 @@ void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
   Value stride = field64(input, FIELD(token));
   if (columnBytes)
     base = p.add(base, p.toI64(columnBytes));
-  auto one = [&](Value index, int64_t step) {
+  // Any piece; a row beyond the end copies nothing, but its address must be
+  // one.
+  auto checked = [&](Value index) {
     Value row = p.divu(index, pieces), piece = p.remu(index, pieces);
     Value offset = p.add(pieceOffset(row, p.bitAnd(piece, 7)),
                          p.mul(p.shr(piece, 3), R * 128));
-    Value there = p.add(row, step);
-    // A row beyond the end copies nothing; its address must still be one.
-    Value inside = p.lt(there, rows);
-    Value source = p.select(inside, there, p.i32(0));
+    Value inside = p.lt(row, rows);
+    Value source = p.select(inside, row, p.i32(0));
     Value address = p.add(p.add(base, p.mul(p.toI64(source), stride)),
                           p.toI64(p.shl(piece, 4)));
-    p.copy16(p.at(p.at(to.base, offset), step * 128), p.global(address),
+    p.copy16(p.at(to.base, offset), p.global(address),
              p.select(inside, p.i32(16), p.i32(0)));
   };
-  const int64_t total = R * pieces;
-  if (rolled && total % (4 * threads) == 0) {
-    // Producers have few registers.
-    p.loop(p.i32(0), p.i32(total), 4 * threads, [&](Value at) {
-      Value first = p.add(at, thread);
-      for (int64_t u = 0; u < 4; ++u)
-        one(p.add(first, u * threads), 0);
-    });
+  const int64_t total = R * pieces, hop = threads / pieces;
+  const bool regular =
+      threads % pieces == 0 && R % hop == 0 && (hop % 8 == 0 || 8 % hop == 0);
+  if (!regular) {
+    for (int64_t i = 0; i < total; i += threads) {
+      Value index = p.add(thread, i);
+      if (i + threads <= total)
+        checked(index);
+      else
+        p.ifThen(p.lt(index, p.i32(total)), [&] { checked(index); });
+    }
     return;
   }
-  if (threads % pieces == 0 && threads / pieces % 8 == 0 &&
-      total % threads == 0) {
-    for (int64_t i = 0; i < total / threads; ++i)
-      one(thread, i * (threads / pieces));
-    return;
-  }
-  for (int64_t i = 0; i < total; i += threads) {
-    Value index = p.add(thread, i);
-    if (i + threads <= total)
-      one(index, 0);
-    else
-      p.ifThen(p.lt(index, p.i32(total)), [&] { one(index, 0); });
-  }
+  // The thread's piece stays the same, and its row advances by `hop`: the
+  // address by a constant, the place by a constant and, in the swizzle, what
+  // the row's last three bits say.
+  p.ifElse(
+      p.ge(rows, p.i32(R)), {},
+      [&]() -> Values {
+        Value row = p.divu(thread, pieces), piece = p.remu(thread, pieces);
+        Value offset = p.add(pieceOffset(row, p.bitAnd(piece, 7)),
+                             p.mul(p.shr(piece, 3), R * 128));
+        Value address = p.add(p.add(base, p.mul(p.toI64(row), stride)),
+                              p.toI64(p.shl(piece, 4)));
+        Value ahead = p.mul(stride, p.i64(hop));
+        // Steps `from` to `to` of those at `place`; returns the next address.
+        auto steps = [&](int64_t count, Value place, Value address) {
+          for (int64_t i = 0; i < count; ++i) {
+            Value swizzled = p.bitXor(offset, p.i32(i * hop % 8 * 16));
+            p.copy16(p.at(p.at(place, swizzled), i * hop * 128),
+                     p.global(address), p.i32(16));
+            address = p.add(address, ahead);
+          }
+          return address;
+        };
+        const int64_t count = R / hop, group = std::max<int64_t>(8 / hop, 4);
+        if (!rolled || count <= group || count % group) {
+          steps(count, to.base, address);
+          return {};
+        }
+        // Producers have few registers.
+        p.loop(p.i32(0), p.i32(R * 128), group * hop * 128, ValueRange{address},
+               [&](Value at, ValueRange state) -> Values {
+                 return {steps(group, p.at(to.base, at), state[0])};
+               });
+        return {};
+      },
+      [&]() -> Values {
+        p.loop(thread, p.i32(total), threads, checked);
+        return {};
+      });
 }
 
 void TileEmitter::fetch(tile::FetchOp op) {
@@ -460,7 +498,7 @@ void TileEmitter::exportVector(tile::ExportVectorOp op) {
   int64_t n = tensorOf(op.getValue()).getDimSize(0);
   if (op.getTokens()) {
     // Four lanes have each row.
-    p.ifThen(p.eq(t, p.i32(0)), [&] {
+    once(p.eq(t, p.i32(0)), [&] {
       for (int64_t i = 0; i < 2; ++i) {
         Value index = elementIndex(LayoutKind::AccCol, i);
         p.store(v[i], p.at(to, p.toI64(p.shl(index, 2))));

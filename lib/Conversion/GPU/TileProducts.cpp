@@ -158,10 +158,25 @@ void TileEmitter::dot(tile::DotOp op) {
 void TileEmitter::dotDiag(tile::DotDiagOp op) {
   Values &x = use(op.getX()), &y = use(op.getY());
   Values acc = use(op.getC());
+  Value none = p.i32(0), zero = p.f32(0);
   for (size_t k = 0; k < x.size() / 4; ++k) {
     ArrayRef<Value> a = ArrayRef(x).slice(4 * k, 4),
                     b = ArrayRef(y).slice(4 * k, 4);
     // A right operand's fragments are those of a left one, in another order.
+    if (op.getHalf()) {
+      // Rows g with the first 8 rows of y, rows g + 8 with the second, or of
+      // halves of 8 with the first.
+      const bool whole = *op.getHalf() == 8;
+      if (!whole) {
+        Values d = p.mma({a[0], none, a[2], none}, b[0], b[2],
+                         {acc[0], acc[1], zero, zero});
+        std::copy(d.begin(), d.begin() + 2, acc.begin());
+      }
+      Values d = p.mma({none, a[1], none, a[3]}, b[whole ? 0 : 1],
+                       b[whole ? 2 : 3], {zero, zero, acc[2], acc[3]});
+      std::copy(d.begin() + 2, d.end(), acc.begin() + 2);
+      continue;
+    }
     for (int64_t h : {0, 1}) {
       Values d = p.mma(a, b[h], b[h + 2], ArrayRef(acc).slice(4 * h, 4));
       std::copy(d.begin(), d.end(), acc.begin() + 4 * h);
@@ -171,62 +186,73 @@ void TileEmitter::dotDiag(tile::DotDiagOp op) {
 }
 
 void TileEmitter::dotBlocks(tile::DotBlocksOp op) {
-  const SharedTile y = tiles.find(op.getY())->second;
+  SharedTile y = tiles.find(op.getY())->second;
   const int64_t count = op.getX().size(), rows = y.type.getRows(),
                 blocks = rows / 16;
   const int64_t depth = tensorOf(op.getX()[0]).getDimSize(1);
+  if (teams > 1)
+    y.base = p.at(y.base, p.mul(team, depth / 64 * rows * 128));
   SmallVector<Values> x;
   for (Value v : op.getX())
     x.push_back(use(v));
   SmallVector<Values> out(count);
   SmallVector<Type> types(8 * count, p.getF32Type());
   for (int64_t J = 0; J < blocks; ++J) {
-    auto product = [&]() -> Values {
+    auto product = [&](bool scaled) -> Values {
       Values acc(8 * count, p.f32(0));
       Value scaleAt;
-      if (op.getScale()) {
+      if (scaled) {
         const SharedTile &scale = tiles.find(op.getScale())->second;
-        // Row I (I - 1) / 2 + J of the table.
-        Value row = p.add(p.shr(p.mul(warp, p.sub(warp, p.i32(1))), 1), J);
+        // Row (I - 1) (I - 2) / 2 + J of the table.
+        Value row = p.add(
+            p.shr(p.mul(p.sub(warp, p.i32(1)), p.sub(warp, p.i32(2))), 1), J);
         scaleAt = p.at(p.at(scale.base, p.mul(row, scale.type.getCols() * 4)),
                        p.shl(t, 3));
+        if (teams > 1)
+          scaleAt = p.at(scaleAt, p.mul(team, depth * 4));
       }
       for (int64_t k = 0; k < depth / 16; ++k) {
         Value at = p.at(y.base, p.bitXor(matrixOffset(p.i32(0), 0, true),
                                          p.i32(k % 4 * 32)));
         Values f =
             p.ldmatrix4(p.at(at, k / 4 * rows * 128 + J * 16 * 128), false);
-        Value s0, s1;
-        if (scaleAt) {
+        if (scaleAt) { // On y, which all x meet.
           Type pair = p.vec(p.getF32Type(), 2);
-          Value v0 = p.load(pair, p.at(scaleAt, k * 64));
-          Value v1 = p.load(pair, p.at(scaleAt, k * 64 + 32));
-          s0 = p.pack(p.element(v0, 0), p.element(v0, 1));
-          s1 = p.pack(p.element(v1, 0), p.element(v1, 1));
-        }
-        for (int64_t i = 0; i < count; ++i) {
-          Values a(ArrayRef(x[i]).slice(4 * k, 4));
-          if (s0)
-            for (int64_t q = 0; q < 4; ++q)
-              a[q] = p.mulPair(a[q], q < 2 ? s0 : s1);
-          for (int64_t h : {0, 1}) {
-            int64_t to = 8 * i + 4 * h;
-            Values d =
-                p.mma(a, f[2 * h], f[2 * h + 1], ArrayRef(acc).slice(to, 4));
-            std::copy(d.begin(), d.end(), acc.begin() + to);
+          for (int64_t half : {0, 1}) {
+            Value s = p.load(pair, p.at(scaleAt, k * 64 + half * 32));
+            Value factors = p.pack(p.element(s, 0), p.element(s, 1));
+            for (int64_t h : {0, 1})
+              f[2 * h + half] = p.mulPair(f[2 * h + half], factors);
           }
         }
+        for (int64_t i = 0; i < count; ++i)
+          for (int64_t h : {0, 1}) {
+            int64_t to = 8 * i + 4 * h;
+            Values d = p.mma(ArrayRef(x[i]).slice(4 * k, 4), f[2 * h],
+                             f[2 * h + 1], ArrayRef(acc).slice(to, 4));
+            std::copy(d.begin(), d.end(), acc.begin() + to);
+          }
       }
       return acc;
     };
-    Values block(8 * count, p.f32(0));
-    bool last = J + 1 == blocks && !op.getDiagonal();
-    if (!last) {
-      Value below =
-          op.getDiagonal() ? p.ge(warp, p.i32(J)) : p.lt(p.i32(J), warp);
-      block = p.ifElse(below, types, product,
-                       [&] { return Values(8 * count, p.f32(0)); });
-    }
+    const Values none(8 * count, p.f32(0));
+    auto orNone = [&](Value condition, bool scaled) {
+      return p.ifElse(
+          condition, types, [&] { return product(scaled); },
+          [&] { return none; });
+    };
+    Values block = none;
+    if (op.getDiagonal())
+      block = orNone(p.ge(warp, p.i32(J)), false);
+    else if (J + 1 < blocks && !op.getScale())
+      block = orNone(p.lt(p.i32(J), warp), false);
+    else if (J + 1 < blocks) // Nothing lies between neighbours.
+      block = p.ifElse(
+          p.eq(warp, p.i32(J + 1)), types, [&] { return product(false); },
+          [&]() -> Values {
+            return J + 2 < blocks ? orNone(p.lt(p.i32(J + 1), warp), true)
+                                  : none;
+          });
     for (int64_t i = 0; i < count; ++i)
       out[i].append(block.begin() + 8 * i, block.begin() + 8 * i + 8);
   }
@@ -256,216 +282,38 @@ void TileEmitter::mask(tile::MaskOp op) {
     Value column = p.add(p.shl(t, 1), int64_t(i) / 4 * 8 + i % 2);
     if (!diagonal)
       row = p.add(row, p.shl(warp, 4));
-    Value keep;
-    if (auto half = op.getHalf()) {
-      if (*half == 0) {
-        keep = p.eq(row, column);
-      } else {
-        // Same group of 2h, row in its upper and column in its lower half.
-        Value group = p.eq(p.divu(row, 2 * *half), p.divu(column, 2 * *half));
-        Value upper =
-            p.cmp(arith::CmpIPredicate::ne, p.bitAnd(row, *half), p.i32(0));
-        Value lower = p.eq(p.bitAnd(column, *half), p.i32(0));
-        keep = p.both(group, p.both(upper, lower));
-      }
-    } else {
-      keep = op.getInclusive() ? p.ge(row, column) : p.lt(column, row);
-    }
+    Value keep = op.getInclusive() ? p.ge(row, column) : p.lt(column, row);
     out.push_back(p.select(keep, value, p.f32(0)));
   }
   set(op.getResult(), out);
 }
 
-void TileEmitter::half(tile::HalfOp op) {
-  Values &v = use(op.getValue());
-  Value zero = p.f32(0);
-  // Rows g are in the lower half of 16, rows g + 8 in the upper, statically.
-  Values out, keep;
-  if (op.getHalf() < 8)
-    for (int64_t r : {0, 8}) {
-      Value bit = p.bitAnd(p.add(g, r), op.getHalf());
-      keep.push_back(op.getUpper()
-                         ? p.cmp(arith::CmpIPredicate::ne, bit, p.i32(0))
-                         : p.eq(bit, p.i32(0)));
+void TileEmitter::joinHalves(tile::JoinHalvesOp op) {
+  SmallVector<Values> halves;
+  for (Value v : op.getHalves())
+    halves.push_back(use(v));
+  Values diagonal(2, p.f32(0));
+  if (op.getDiagonal())
+    diagonal = use(op.getDiagonal());
+  // Within 8 rows and columns: (g, 2t) and (g, 2t + 1), of rows g + 8 as well.
+  Values out(8, p.f32(0));
+  for (int64_t i = 0; i < 2; ++i) {
+    Value column = p.add(p.shl(t, 1), i);
+    Values meet; // In which pass.
+    for (int64_t h : {4, 2, 1}) {
+      Value group = p.eq(p.divu(g, 2 * h), p.divu(column, 2 * h));
+      Value upper = p.cmp(arith::CmpIPredicate::ne, p.bitAnd(g, h), p.i32(0));
+      Value lower = p.eq(p.bitAnd(column, h), p.i32(0));
+      meet.push_back(p.both(group, p.both(upper, lower)));
     }
-  for (auto [i, value] : llvm::enumerate(v)) {
-    const int64_t second = i % 4 / 2;
-    if (keep.empty())
-      out.push_back(second == (op.getUpper() ? 1 : 0) ? value : zero);
-    else
-      out.push_back(p.select(keep[second], value, zero));
-  }
-  set(op.getResult(), out);
-}
-
-//===----------------------------------------------------------------------===//
-// Sums
-//===----------------------------------------------------------------------===//
-
-void TileEmitter::cumsum(tile::CumsumOp op) {
-  Values &v = use(op.getValue());
-  // The left operand: row i of the triangle says which rows it sums.
-  auto summed = [&](Value row, Value k) -> Value {
-    if (!op.getHalf()) {
-      return op.getExclusive() ? p.lt(k, row) : p.ge(row, k);
+    Value same = p.eq(g, column);
+    for (int64_t half : {0, 1}) {
+      Value v = p.select(same, diagonal[half], p.f32(0));
+      for (int64_t h = 0; h < 3; ++h)
+        v = p.select(meet[h], halves[1 + h][2 * half + i], v);
+      out[half ? 6 + i : i] = v;
     }
-    const int64_t h = *op.getHalf();
-    Value border = p.bitOr(p.bitAnd(row, ~(2 * h - 1) & 15), p.i32(h));
-    Value upper = p.cmp(arith::CmpIPredicate::ne, p.bitAnd(row, h), p.i32(0));
-    Value toRow = op.getExclusive() ? p.lt(k, row) : p.ge(row, k);
-    Value above = p.both(p.ge(k, border), toRow);
-    Value below = p.both(p.lt(row, k), p.lt(k, border));
-    return p.select(upper, above, below);
-  };
-  Values triangle;
-  for (int64_t i = 0; i < 4; ++i) {
-    Value row = p.add(g, i % 2 * 8), k = p.add(p.shl(t, 1), i / 2 * 8);
-    Value low = p.select(summed(row, k), p.i32(0x3f80), p.i32(0));
-    Value high =
-        p.select(summed(row, p.add(k, 1)), p.i32(0x3f800000), p.i32(0));
-    triangle.push_back(p.bitOr(low, high));
-  }
-  Values out;
-  for (size_t j = 0; j < v.size() / 4; ++j) {
-    Values big, small;
-    for (size_t i = 0; i < 2; ++i) {
-      Value a = v[4 * j + 2 * i], b = v[4 * j + 2 * i + 1];
-      Value pair = p.pack(a, b);
-      big.push_back(pair);
-      small.push_back(p.pack(p.fsub(a, p.low(pair)), p.fsub(b, p.high(pair))));
-    }
-    Values d(4, p.f32(0));
-    d = p.mma(triangle, small[0], small[1], d);
-    d = p.mma(triangle, big[0], big[1], d);
-    out.append(d);
-  }
-  set(op.getResult(), out);
-}
-
-void TileEmitter::blockSum(tile::BlockSumOp op) {
-  const SharedTile &to = tiles.find(op.getTo())->second;
-  Values &v = use(op.getValue());
-  const int64_t first = op.getStrip() ? constantIndex(op.getStrip()) * 16 : 0;
-  Value base =
-      p.at(to.base, p.add(p.mul(warp, to.type.getCols() * 4), p.shl(g, 2)));
-  Values sums;
-  for (size_t j = 0; j < v.size() / 4; ++j) {
-    Value s = p.fadd(p.fadd(v[4 * j], v[4 * j + 1]),
-                     p.fadd(v[4 * j + 2], v[4 * j + 3]));
-    s = p.fadd(s, p.shuffleXor(s, 1));
-    sums.push_back(p.fadd(s, p.shuffleXor(s, 2)));
-  }
-  p.ifThen(p.eq(t, p.i32(0)), [&] {
-    for (auto [j, s] : llvm::enumerate(sums))
-      p.store(s, p.at(base, (first + 8 * int64_t(j)) * 4));
-  });
-}
-
-void TileEmitter::reduce(tile::ReduceOp op) {
-  Values &v = use(op.getValue());
-  Values out;
-  for (int64_t row : {0, 2}) {
-    Value s;
-    for (size_t j = 0; j < v.size() / 4; ++j) {
-      Value pair = p.fadd(v[4 * j + row], v[4 * j + row + 1]);
-      s = s ? p.fadd(s, pair) : pair;
-    }
-    s = p.fadd(s, p.shuffleXor(s, 1));
-    out.push_back(p.fadd(s, p.shuffleXor(s, 2)));
-  }
-  set(op.getResult(), out);
-}
-
-/// A thread has a column, or one in every `threads`.
-void TileEmitter::columnSums(tile::ColumnSumsOp op) {
-  const SharedTile &from = tiles.find(op.getFrom())->second;
-  const SharedTile &weights = tiles.find(op.getWeights())->second;
-  const int64_t R = from.type.getRows(), columns = from.type.getCols();
-  Values out;
-  for (int64_t first = 0; first < columns; first += threads) {
-    // Threads beyond the last column read that.
-    Value column = p.minimum(p.add(tid, first), p.i32(columns - 1));
-    Value piece = p.bitAnd(p.shr(column, 3), 7);
-    Value base = p.at(p.at(from.base, p.mul(p.shr(column, 6), R * 128)),
-                      p.shl(p.bitAnd(column, 7), 1));
-    Values places; // By row modulo 8: that is what the swizzle repeats with.
-    for (int64_t r = 0; r < 8; ++r)
-      places.push_back(
-          p.at(base, p.add(p.shl(p.bitXor(piece, p.i32(r)), 4), r * 128)));
-    Value sum = p.f32(0);
-    for (int64_t row = 0; row < R; row += 4) {
-      Value few = p.load(p.vec(p.getF32Type(), 4), p.at(weights.base, row * 4));
-      for (int64_t i = 0; i < 4; ++i)
-        sum = p.fma(
-            p.element(few, i),
-            p.loadHalf(p.at(places[(row + i) % 8], (row + i) / 8 * 1024), true),
-            sum);
-    }
-    out.push_back(sum);
-  }
-  set(op.getResult(), out);
-}
-
-/// Neighbouring threads share a row, as many as there are for each.
-void TileEmitter::rowDots(tile::RowDotsOp op) {
-  const SharedTile &rows = tiles.find(op.getRows())->second;
-  const SharedTile &vector = tiles.find(op.getVector())->second;
-  const SharedTile &to = tiles.find(op.getTo())->second;
-  const int64_t R = rows.type.getRows(), pieces = rows.type.getCols() / 8;
-  int64_t sharers = 1;
-  while (sharers < 32 && 2 * sharers * R <= threads &&
-         pieces % (2 * sharers) == 0)
-    sharers *= 2;
-  const int64_t mine = pieces / sharers, step = threads / sharers;
-  Value part = p.bitAnd(tid, sharers - 1);
-  Value firstPiece = p.mul(part, mine);
-  Value numbers = p.at(vector.base, p.shl(firstPiece, 5));
-  for (int64_t first = 0; first < R; first += step) {
-    Value row = p.add(p.divu(tid, sharers), first);
-    Value safe = first + step <= R ? row : p.minimum(row, p.i32(R - 1));
-    Values sums(4, p.f32(0));
-    for (int64_t i = 0; i < mine; ++i) {
-      Value piece = p.add(firstPiece, i);
-      Value offset = p.add(pieceOffset(safe, p.bitAnd(piece, 7)),
-                           p.mul(p.shr(piece, 3), R * 128));
-      Value pairs = p.load(p.vec(p.getI32Type(), 4), p.at(rows.base, offset));
-      for (int64_t half : {0, 1}) {
-        Value four =
-            p.load(p.vec(p.getF32Type(), 4), p.at(numbers, i * 32 + half * 16));
-        for (int64_t j : {0, 1}) {
-          Value pair = p.element(pairs, 2 * half + j);
-          Value &low = sums[2 * j], &high = sums[2 * j + 1];
-          low = p.fma(p.low(pair), p.element(four, 2 * j), low);
-          high = p.fma(p.high(pair), p.element(four, 2 * j + 1), high);
-        }
-      }
-    }
-    Value sum = p.fadd(p.fadd(sums[0], sums[1]), p.fadd(sums[2], sums[3]));
-    for (int64_t distance = 1; distance < sharers; distance *= 2)
-      sum = p.fadd(sum, p.shuffleXor(sum, distance));
-    Value writes = p.eq(part, p.i32(0));
-    if (first + step > R)
-      writes = p.both(writes, p.lt(row, p.i32(R)));
-    p.ifThen(writes, [&] { p.store(sum, p.at(to.base, p.shl(row, 2))); });
-  }
-}
-
-void TileEmitter::broadcast(tile::BroadcastOp op) {
-  RankedTensorType type = tensorOf(op.getResult());
-  LayoutKind kind = *tile::layoutOf(type);
-  Values &v = use(op.getValue());
-  const int64_t count = registerCount(type, threads);
-  if (!isa<RankedTensorType>(op.getValue().getType()))
-    return set(op.getResult(), Values(count, v[0]));
-  Values out;
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t j = i / 4;
-    if (kind == LayoutKind::Acc)
-      out.push_back(op.getRows() ? v[2 * j + i % 2] : v[i % 4 / 2]);
-    else if (kind == LayoutKind::Opb)
-      out.push_back(op.getRows() ? v[j] : v[i % 4]);
-    else
-      out.push_back(v[0]);
+    out[2 + i] = halves[0][2 + i];
   }
   set(op.getResult(), out);
 }

@@ -98,7 +98,8 @@ LogicalResult Assignment::visit(Operation *op) {
   }
   if (auto sums = dyn_cast<ColumnSumsOp>(op))
     return fix(op, sums.getResult(), K::Linear);
-  if (isa<DotOp, DotDiagOp, DotBlocksOp, PlaceDiagOp, MaskOp, HalfOp>(op)) {
+  if (isa<DotOp, DotDiagOp, DotBlocksOp, PlaceDiagOp, MaskOp, JoinHalvesOp>(
+          op)) {
     // A row-wise op on an operand of a product by blocks stays with it.
     for (Value result : op->getResults())
       if (failed(fix(op, result, K::Acc)))
@@ -107,6 +108,14 @@ LogicalResult Assignment::visit(Operation *op) {
     return success();
   }
   if (isa<ExportMatrixOp, WriteRowsOp, InverseOp>(op)) {
+    operands(K::Acc);
+    return success();
+  }
+  if (auto sum = dyn_cast<SumTeamsOp>(op)) {
+    const K kind = sum.columns() ? K::AccCol : K::Acc;
+    for (Value result : op->getResults())
+      if (failed(fix(op, result, kind)))
+        return failure();
     operands(K::Acc);
     return success();
   }
@@ -166,8 +175,8 @@ LogicalResult Assignment::visit(Operation *op) {
     }
     return block(body);
   }
-  if (auto tail = dyn_cast<TailOp>(op))
-    return block(tail.getBody().front());
+  if (isa<TailOp, TeamOp>(op))
+    return block(op->getRegion(0).front());
   if (op->getNumResults() == 0)
     return success();
 

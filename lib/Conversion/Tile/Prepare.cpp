@@ -3,11 +3,12 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One team per chunk and head; warp w has the 16 tokens of block w. Decays are
-// base-2 logarithms, and no exponential of a positive number is formed between
-// blocks. With c(i) the decay of a channel from the start of row i's block up
-// to i, P(I) that of all blocks before I, F(I) that of block I, Q(I) of all
-// after:
+// One CTA per chunk and head; warp w of a team has the 16 tokens of block w.
+// Where each channel has a decay, there is a team for every 64 of them. Decays
+// are base-2 logarithms, and no exponential of a positive number is formed
+// between blocks. With c(i) the decay of a channel from the start of row i's
+// block up to i, P(I) that of all blocks before I, F(I) that of block I, Q(I)
+// of all after:
 //
 //   read tile    x_i 2^(c(i) + P(I))
 //   key tile     y_j 2^(F(J) - c(j) + Q(J))
@@ -21,10 +22,9 @@
 // between them (see tile.cumsum), and equal rows meet without decay.
 //
 // A pass over the strips of 16 columns keeps little in registers. The first
-// pass has the gates and the sums per block, whose exchange is the kernel's one
-// exchange between warps; the second makes every tile and the diagonal, from
-// the gates that the first kept or, where it needs the registers, from new
-// ones.
+// pass has the gates and the sums per block, which warps exchange; the second
+// makes every tile and the diagonal, from the gates that the first kept or,
+// where it needs the registers, from new ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,9 +41,10 @@ namespace {
 
 class Prepare {
 public:
-  Prepare(TileBuilder &b, const Graph &graph, const BlobLayout &blob)
+  Prepare(TileBuilder &b, const Graph &graph, const BlobLayout &blob,
+          int64_t teams)
       : b(b), graph(graph), blob(blob), R(graph.chunk), K(graph.K),
-        blocks(R / 16) {}
+        blocks(R / 16), teams(teams) {}
   void build();
 
 private:
@@ -55,6 +56,7 @@ private:
   SmallVector<Value> strips(int64_t columns, ArrayRef<Value> init,
                             function_ref<void(Value, Strips &)> body);
   void fetchInputs();
+  void rowSums();
   void channelSums();
   void tables();
   static constexpr int64_t kHalves[] = {8, 4, 2, 1};
@@ -63,6 +65,9 @@ private:
   Value decayStrip(Value strip);
   void tiles();
   void scores();
+  void exportScores(ArrayRef<Value> matrices, int64_t team);
+  void allocateSolves();
+  Value scaled(Value m, const Scale &scale, bool alongRows);
   void storedBlocks();
   void vectors();
   Value vectorColumn(const TokenVector &vector);
@@ -78,7 +83,7 @@ private:
   TileBuilder &b;
   const Graph &graph;
   const BlobLayout &blob;
-  const int64_t R, K, blocks;
+  const int64_t R, K, blocks, teams;
 
   std::optional<RowMaths> maths;
   llvm::StringMap<Value> inputs;  ///< Raw tiles [R, d].
@@ -93,6 +98,10 @@ private:
   SmallVector<Value> diagonals;   ///< [R, 16] by scores.
   SmallVector<Value> readTiles, keyTiles;
   SmallVector<Value> weights; ///< [1, R] by key of the vector state.
+  struct SolveSpace {
+    Value blocks, result, diagonal;
+  };
+  SmallVector<SolveSpace> solveSpaces; ///< By solve tiles.
   SmallVector<std::pair<Scale, Value>, 2> rowScales;
 };
 
@@ -132,15 +141,16 @@ SmallVector<Value> Prepare::strips(int64_t columns, ArrayRef<Value> init,
     types.push_back(v.getType());
   for (Value v : s.pieces) {
     auto type = cast<RankedTensorType>(v.getType());
-    types.push_back(RankedTensorType::get({type.getDimSize(0), columns},
+    types.push_back(RankedTensorType::get({type.getDimSize(0), columns / teams},
                                           type.getElementType()));
   }
-  auto op = tile::StripsOp::create(b, types, columns / 16, init);
+  auto op = tile::StripsOp::create(b, types, columns / 16 / teams, init);
   op.getBody().takeBody(region);
   return SmallVector<Value>(op.getResults());
 }
 
-void Prepare::fetchInputs() {
+/// Vectors of tokens that prepare reads.
+static SmallVector<Value> rowsNeeded(const Graph &graph) {
   SmallVector<Value> needed;
   for (const ReadTile &t : graph.readTiles)
     needed.push_back(t.x.value);
@@ -158,6 +168,28 @@ void Prepare::fetchInputs() {
       needed.append(term.columns.factors);
   if (graph.logDecay)
     needed.push_back(graph.logDecay);
+  return needed;
+}
+
+/// Teams that share the channels, of which everything must have so many panels.
+static int64_t teamsFor(const Graph &graph) {
+  const int64_t teams = graph.K / 64;
+  if (graph.decay != Graph::Decay::Channel || graph.K % 64 ||
+      !graph.rowSums.empty() || graph.vectorState)
+    return 1;
+  auto shared = [&](int64_t columns) { return columns % (64 * teams) == 0; };
+  for (auto [name, columns] : RowMaths::vectorInputs(graph, rowsNeeded(graph)))
+    if (!shared(columns))
+      return 1;
+  for (const RowBlock &block : graph.blocks)
+    if (block.kind == RowBlock::Stored &&
+        !shared(cast<VectorType>(block.rows.getType()).getDimSize(0)))
+      return 1;
+  return teams;
+}
+
+void Prepare::fetchInputs() {
+  SmallVector<Value> needed = rowsNeeded(graph);
   for (auto [name, columns] : RowMaths::vectorInputs(graph, needed)) {
     Value tile = b.alloc(b.shared(R, columns));
     tile::FetchOp::create(b, name, tile);
@@ -170,9 +202,40 @@ void Prepare::fetchInputs() {
     if (columns == K && !raw)
       free.push_back(tile);
   }
+  maths.emplace(b, graph, R, teams, inputs);
+  // Columns come from memory as well: asked for now, they are there in time.
+  if (graph.decay == Graph::Decay::Scalar)
+    maths->scalar(graph.logDecay);
+  for (const ReadTile &t : graph.readTiles)
+    maths->prepareScale(both(t.scale, t.x.scale));
+  for (const KeyTile &t : graph.keyTiles)
+    maths->prepareScale(both(t.scale, t.k.scale));
+  for (const Scores &s : graph.scores)
+    maths->prepareScale(both(s.x.scale, s.y.scale));
+  for (const ScoreTile &t : graph.scoreTiles)
+    maths->prepareScale(both(t.rows, t.columns));
+  for (const SolveTile &t : graph.solveTiles)
+    maths->prepareScale(both(t.rows, t.columns));
+  for (const TokenVector &v : graph.vectors)
+    maths->prepareScale(v.scale);
   tile::ArrivedOp::create(b);
-  maths.emplace(b, graph, R, inputs);
-  maths->prepareReductions(needed);
+}
+
+/// Sums along rows, and of the decays of each block.
+void Prepare::rowSums() {
+  const bool channel = graph.decay == Graph::Decay::Channel;
+  // The teams' exchange of row sums serves the decays' as well, if these do not
+  // depend on it.
+  const bool early = channel && !maths->needsSums(graph.logDecay);
+  if (early) {
+    maths->prepareReductions(graph.logDecay); // Its numbers.
+    channelSums();
+  }
+  const bool exchanged = maths->prepareReductions(rowsNeeded(graph));
+  if (channel && !early)
+    channelSums();
+  if (channel && !(early && exchanged))
+    tile::BarrierOp::create(b);
   // Scales are columns that every strip uses: make them once, out here.
   for (const ReadTile &t : graph.readTiles)
     maths->scaleColumn(t.scale);
@@ -212,7 +275,6 @@ void Prepare::channelSums() {
   });
   if (!kept.empty())
     logDecay = kept[0];
-  tile::BarrierOp::create(b);
 }
 
 void Prepare::tables() {
@@ -238,12 +300,12 @@ void Prepare::tables() {
     store(b.exp2(sum), after, i);
     sum = b.add(sum, f[i]);
   }
-  if (blocks > 1 && !graph.scores.empty()) {
-    between = b.alloc(b.shared(blocks * (blocks - 1) / 2, K, false));
-    for (int64_t i = 1; i < blocks; ++i) {
-      sum = b.constant(0, row);
-      for (int64_t j = i; j-- > 0;) {
-        store(b.exp2(sum), between, i * (i - 1) / 2 + j);
+  if (blocks > 2 && !graph.scores.empty()) {
+    between = b.alloc(b.shared((blocks - 1) * (blocks - 2) / 2, K, false));
+    for (int64_t i = 2; i < blocks; ++i) {
+      sum = f[i - 1];
+      for (int64_t j = i - 1; j-- > 0;) {
+        store(b.exp2(sum), between, (i - 1) * (i - 2) / 2 + j);
         sum = b.add(sum, f[j]);
       }
     }
@@ -259,54 +321,50 @@ void Prepare::halves(Value a, Value strip, MutableArrayRef<Value> sums) {
       xRows, [](const Rows &r) { return r.moment == Moment::Before; });
   unsigned next = 0;
   for (int64_t half : kHalves) {
-    auto decay = [&](bool exclusive, bool upper) {
-      Value e = b.exp2(tile::CumsumOp::create(
+    auto decay = [&](bool exclusive) {
+      return b.exp2(tile::CumsumOp::create(
           b, block, a, b.getI64IntegerAttr(half), exclusive));
-      return Value(tile::HalfOp::create(b, block, e, half, upper));
     };
-    Value lower = decay(false, false), upper = decay(false, true);
-    // A row that looks before its decay lacks its own.
-    Value upperBefore = looksBefore ? decay(true, true) : Value();
+    // Of upper rows from the border on, of lower ones up to it. A row that
+    // looks before its decay lacks its own.
+    Value after = decay(false), before = looksBefore ? decay(true) : Value();
     SmallVector<Value> x, y;
     for (const Rows &r : xRows)
-      x.push_back(
-          b.narrow(b.mul(maths->vector(r, strip),
-                         r.moment == Moment::Before ? upperBefore : upper)));
+      x.push_back(b.narrow(b.mul(maths->vector(r, strip),
+                                 r.moment == Moment::Before ? before : after)));
     for (const Rows &r : yRows)
-      y.push_back(b.narrow(b.mul(maths->vector(r, strip), lower)));
+      y.push_back(b.narrow(b.mul(maths->vector(r, strip), after)));
     for (const Scores &score : graph.scores) {
-      sums[next] =
-          tile::DotDiagOp::create(b, block, x[position(xRows, score.x)],
-                                  y[position(yRows, score.y)], sums[next]);
-      ++next;
+      Value &sum = sums[next++];
+      sum = tile::DotDiagOp::create(
+          b, sum.getType(), x[position(xRows, score.x)],
+          y[position(yRows, score.y)], sum, b.getI64IntegerAttr(half));
     }
   }
   for (const Scores &score : graph.scores)
     if (!score.strict()) {
-      sums[next] = b.add(sums[next], b.mul(maths->vector(score.x, strip),
-                                           maths->vector(score.y, strip)));
+      Value dots =
+          b.mul(maths->vector(score.x, strip), maths->vector(score.y, strip));
+      sums[next] =
+          b.add(sums[next], tile::ReduceOp::create(b, b.tensor({R}), dots));
       ++next;
     }
 }
 
 /// The diagonal blocks from those sums.
 void Prepare::joinHalves(ArrayRef<Value> sums) {
-  const RankedTensorType block = b.tensor({R, 16});
-  diagonals.assign(graph.scores.size(), b.constant(0, block));
-  unsigned next = 0;
-  auto join = [&](unsigned i, Value sum, int64_t half) {
-    Value part =
-        tile::MaskOp::create(b, block, sum, false, b.getI64IntegerAttr(half));
-    diagonals[i] = b.add(diagonals[i], part);
-  };
-  for (int64_t half : kHalves)
-    for (size_t i = 0; i < graph.scores.size(); ++i)
-      join(i, sums[next++], half);
-  for (auto [i, score] : llvm::enumerate(graph.scores))
-    if (!score.strict()) {
-      Value row = tile::ReduceOp::create(b, b.tensor({R}), sums[next++]);
-      join(i, tile::BroadcastOp::create(b, block, row, /*rows=*/false), 0);
-    }
+  const size_t scores = graph.scores.size();
+  size_t dots = scores * std::size(kHalves);
+  for (auto [i, score] : llvm::enumerate(graph.scores)) {
+    SmallVector<Value> halves;
+    for (size_t h = 0; h < std::size(kHalves); ++h)
+      halves.push_back(sums[h * scores + i]);
+    Value diagonal;
+    if (!score.strict())
+      diagonal = sums[dots++];
+    diagonals.push_back(
+        tile::JoinHalvesOp::create(b, b.tensor({R, 16}), halves, diagonal));
+  }
 }
 
 /// c of the strip's rows at a moment, from their log decays.
@@ -349,8 +407,9 @@ void Prepare::tiles() {
   if (byHalves) {
     size_t inclusive = llvm::count_if(
         graph.scores, [](const Scores &s) { return !s.strict(); });
-    init.assign(graph.scores.size() * std::size(kHalves) + inclusive,
-                b.constant(0, b.tensor({R, 16})));
+    init.assign(graph.scores.size() * std::size(kHalves),
+                b.constant(0, b.tensor({R, 8})));
+    init.append(inclusive, b.constant(0, b.tensor({R})));
   }
   SmallVector<Value> readScales, keyScales;
   for (const ReadTile &t : graph.readTiles)
@@ -382,7 +441,11 @@ void Prepare::tiles() {
                                         /*blocks=*/true, IntegerAttr()));
     };
     // Evaluate everything before anything is overwritten.
-    Value c, grow, growBefore, shrink, tail, p, q;
+    Value c, grow, growBefore, p, q;
+    // To meet other blocks a row y decays to its block's end: by `tail`, or, of
+    // what meets its own block, by `shrink` and then `end`, the same for all
+    // rows.
+    Value shrink, end, tail;
     if (channel) {
       Value a = decayStrip(strip);
       c = decayOf(Moment::After, a);
@@ -391,11 +454,14 @@ void Prepare::tiles() {
             return t.x.moment == Moment::Before;
           }))
         growBefore = b.exp2(decayOf(Moment::Before, a));
-      tail = b.exp2(b.sub(table(sums), c));
-      if (!byHalves && !graph.scores.empty())
-        shrink = b.exp2(arith::NegFOp::create(b, c));
       p = table(before);
       q = table(after);
+      if (graph.bounded) {
+        shrink = b.exp2(arith::NegFOp::create(b, c));
+        end = b.exp2(table(sums));
+      } else {
+        tail = b.exp2(b.sub(table(sums), c));
+      }
       if (byHalves)
         halves(a, strip, s.carried);
     }
@@ -404,6 +470,7 @@ void Prepare::tiles() {
       return channel ? b.mul(v, r.moment == Moment::Before ? growBefore : grow)
                      : v;
     };
+    auto shrunk = [&](Value v) { return shrink ? b.mul(v, shrink) : v; };
     SmallVector<Value> x(xRows.size()), stores;
     for (auto [i, r] : llvm::enumerate(xRows)) {
       if (direct(r))
@@ -417,11 +484,13 @@ void Prepare::tiles() {
         continue;
       }
       Value v = decayed(t.x);
+      // A number goes with the row of p, which many elements share.
+      const bool number = channel && scale && scale.getType().isF32();
       if (channel)
-        v = b.mul(v, p);
+        v = b.mul(v, number ? b.mul(p, scale) : p);
       if (scalar)
         v = b.mul(v, t.x.moment == Moment::Before ? wholeBefore : whole);
-      stores.push_back(b.narrow(scale ? b.mul(v, scale) : v));
+      stores.push_back(b.narrow(scale && !number ? b.mul(v, scale) : v));
     }
     for (auto [i, t] : llvm::enumerate(graph.keyTiles)) {
       if (!keyTiles[i]) {
@@ -430,7 +499,7 @@ void Prepare::tiles() {
       }
       Value v = maths->vector(t.k, strip);
       if (channel)
-        v = b.mul(b.mul(v, tail), q);
+        v = shrink ? b.mul(shrunk(v), b.mul(end, q)) : b.mul(b.mul(v, tail), q);
       if (scalar)
         v = b.mul(v, rest);
       stores.push_back(b.narrow(keyScales[i] ? b.mul(v, keyScales[i]) : v));
@@ -442,16 +511,17 @@ void Prepare::tiles() {
         continue;
       }
       Value v = maths->vector(r, strip);
-      y.push_back(b.narrow(channel ? b.mul(v, tail) : v));
+      y.push_back(
+          b.narrow(channel ? b.mul(shrunk(v), shrink ? end : tail) : v));
     }
     if (!init.empty() && !byHalves) {
       SmallVector<Value> near;
       for (Rows r : yRows)
-        near.push_back(b.narrow(b.mul(maths->vector(r, strip), shrink)));
+        near.push_back(b.narrow(shrunk(maths->vector(r, strip))));
       for (auto [i, score] : llvm::enumerate(graph.scores))
         s.carried[i] = tile::DotDiagOp::create(
             b, s.carried[i].getType(), x[position(xRows, score.x)],
-            near[position(yRows, score.y)], s.carried[i]);
+            near[position(yRows, score.y)], s.carried[i], IntegerAttr());
     }
     size_t next = 0;
     for (ArrayRef<Value> tiles : {ArrayRef(readTiles), ArrayRef(keyTiles)})
@@ -472,8 +542,8 @@ void Prepare::tiles() {
     joinHalves(ArrayRef(out).take_front(init.size()));
   else if (!init.empty())
     for (auto [i, score] : llvm::enumerate(graph.scores))
-      diagonals.push_back(tile::MaskOp::create(b, out[i].getType(), out[i],
-                                               !score.strict(), IntegerAttr()));
+      diagonals.push_back(
+          tile::MaskOp::create(b, out[i].getType(), out[i], !score.strict()));
   size_t piece = init.size();
   for (Rows r : xRows)
     xs.push_back(direct(r) ? b.load(inputs.lookup(graph.arguments[*r.raw].name),
@@ -554,6 +624,7 @@ void Prepare::keySum() {
 }
 
 void Prepare::scores() {
+  allocateSolves();
   const bool channel = graph.decay == Graph::Decay::Channel;
   RankedTensorType square = b.tensor({R, R});
   SmallVector<Value> matrices(graph.scores.size());
@@ -590,53 +661,85 @@ void Prepare::scores() {
                                             b.constant(0, square));
         m = b.mul(m, b.exp2(d));
       }
-      m = tile::MaskOp::create(b, square, m, !score.strict(), IntegerAttr());
+      m = tile::MaskOp::create(b, square, m, !score.strict());
     }
     matrices[i] = m;
   }
-  // Rows that were read raw bring their scale here, in fp32. Along the columns
-  // a scale was left in shared memory before the barrier.
-  auto byColumn = [&](Value m, const Scale &scale, bool alongRows) {
-    Value s = maths->scaleColumn(scale);
-    if (!s)
-      return m;
-    if (s.getType().isF32())
-      return b.mul(m, s);
-    if (alongRows)
-      s = b.load(rowScale(scale), b.tensor({R}));
-    return b.mul(m, Value(tile::BroadcastOp::create(b, square, s, alongRows)));
-  };
+  // Rows that were read raw bring their scale here, in fp32.
   for (auto [i, score] : llvm::enumerate(graph.scores)) {
     if (score.x.raw)
-      matrices[i] = byColumn(matrices[i], score.x.scale, false);
+      matrices[i] = scaled(matrices[i], score.x.scale, false);
     if (score.y.raw)
-      matrices[i] = byColumn(matrices[i], score.y.scale, true);
+      matrices[i] = scaled(matrices[i], score.y.scale, true);
   }
+  if (teams == 1)
+    return exportScores(matrices, 0);
+  // Every matrix has a team that goes on with it.
+  matrices = b.sumTeams(matrices, teams);
+  for (int64_t team = 0; team < std::min<int64_t>(teams, matrices.size());
+       ++team) {
+    auto op = tile::TeamOp::create(b, team);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&op.getBody().emplaceBlock());
+    exportScores(matrices, team);
+  }
+}
+
+/// A matrix times a scale of its rows, or of its columns, which was left in
+/// shared memory before the barrier.
+Value Prepare::scaled(Value m, const Scale &scale, bool alongRows) {
+  Value s = maths->scaleColumn(scale);
+  if (!s)
+    return m;
+  if (s.getType().isF32())
+    return b.mul(m, s);
+  if (alongRows)
+    s = b.load(rowScale(scale), b.tensor({R}));
+  return b.mul(m, Value(tile::BroadcastOp::create(
+                      b, cast<RankedTensorType>(m.getType()), s, alongRows)));
+}
+
+/// The tiles of the matrices of one team, and of all where there is one.
+void Prepare::exportScores(ArrayRef<Value> matrices, int64_t team) {
+  auto mine = [&](unsigned scores) { return scores % teams == team; };
   for (auto [i, t] : llvm::enumerate(graph.scoreTiles)) {
-    Value m = byColumn(matrices[t.scores], t.rows, false);
-    m = byColumn(m, t.columns, true);
+    if (!mine(t.scores))
+      continue;
+    Value m = scaled(matrices[t.scores], t.rows, false);
+    m = scaled(m, t.columns, true);
     tile::ExportMatrixOp::create(b, b.narrow(m), blob.scores[i]);
   }
   for (auto [i, terms] : llvm::enumerate(graph.rowSums)) {
     Value total;
     for (const ScoreTile &t : terms) {
-      Value m = byColumn(matrices[t.scores], t.rows, false);
-      m = byColumn(m, t.columns, true);
+      Value m = scaled(matrices[t.scores], t.rows, false);
+      m = scaled(m, t.columns, true);
       total = total ? b.add(total, m) : m;
     }
     Value sum = tile::ReduceOp::create(b, b.tensor({R}), total);
     tile::ExportVectorOp::create(b, sum, /*tokens=*/true, blob.rowSums[i]);
   }
-  if (graph.solveTiles.empty())
-    return;
-  // Every warp is done with the rows y; their bytes serve the inverse.
-  Value diagonal = b.alloc(b.shared(R, 20, false));
-  tile::BarrierOp::create(b);
+  if (teams == 1 && !graph.solveTiles.empty())
+    tile::BarrierOp::create(b); // Where rows y were is the inverse's scratch.
   for (auto [i, t] : llvm::enumerate(graph.solveTiles)) {
-    Value n = byColumn(matrices[t.scores], t.rows, false);
+    if (!mine(t.scores))
+      continue;
+    Value n = scaled(matrices[t.scores], t.rows, false);
     Value scale = maths->scaleColumn(t.columns);
     if (scale)
       scale = b.fit(scale, b.tensor({R}));
+    const SolveSpace &space = solveSpaces[i];
+    tile::InverseOp::create(b, n, scale, space.result, space.blocks,
+                            space.diagonal);
+    tile::BarrierOp::create(b);
+    tile::ExportOp::create(b, space.result, blob.solves[i]);
+  }
+}
+
+/// Where systems are solved: in the bytes of rows y, if those are theirs alone.
+void Prepare::allocateSolves() {
+  Value diagonal;
+  for (size_t i = 0; i < graph.solveTiles.size(); ++i) {
     tile::SharedType type = b.shared(R, R);
     auto place = [&](int64_t number) -> Value {
       Value bytes = yTiles.front();
@@ -648,10 +751,11 @@ void Prepare::scores() {
         return tile::ReuseOp::create(b, type, bytes, number * type.bytes());
       return b.alloc(type);
     };
-    Value scratch = place(0), result = place(1);
-    tile::InverseOp::create(b, n, scale, result, scratch, diagonal);
-    tile::BarrierOp::create(b);
-    tile::ExportOp::create(b, result, blob.solves[i]);
+    // Systems of one team follow each other.
+    if (!diagonal || teams > 1)
+      diagonal = b.alloc(b.shared(R, 20, false));
+    Value blocks = place(0), result = place(1);
+    solveSpaces.push_back({blocks, result, diagonal});
   }
 }
 
@@ -680,9 +784,9 @@ void Prepare::build() {
       yRows.push_back(s.y);
   }
   fetchInputs();
+  rowSums();
   storedBlocks();
   if (graph.decay == Graph::Decay::Channel) {
-    channelSums();
     tables();
   } else if (graph.decay == Graph::Decay::Scalar) {
     Value a = b.fit(maths->scalar(graph.logDecay), b.tensor({R}));
@@ -725,15 +829,9 @@ void plum::totile::buildPrepare(ModuleOp module, const Graph &graph,
                                 const BlobLayout &blob) {
   TileBuilder b(module.getLoc(), module.getContext());
   b.setInsertionPointToEnd(module.getBody());
-  tile::KernelOp kernel =
-      makeKernel(b, graph, "prepare", graph.chunk / 16, blob);
-  // 128 threads have 168 registers each in three CTAs, and 255 in two, which
-  // decays per channel need: they stay in registers from pass to pass.
-  const int64_t teams = std::max<int64_t>(8 / (graph.chunk / 16), 1);
-  kernel->setAttr(tile::kResidentAttr,
-                  b.getI64IntegerAttr(graph.decay == Graph::Decay::Channel
-                                          ? teams
-                                          : teams * 3 / 2));
+  const int64_t warps = graph.chunk / 16, teams = teamsFor(graph);
+  tile::KernelOp kernel = makeKernel(b, graph, "prepare", warps, blob);
+  kernel.setTeams(teams);
   b.setInsertionPointToStart(&kernel.getBody().front());
-  Prepare(b, graph, blob).build();
+  Prepare(b, graph, blob, teams).build();
 }

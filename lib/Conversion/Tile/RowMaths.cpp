@@ -86,6 +86,18 @@ void TileBuilder::store(Value value, Value tile, Value strip) {
   tile::StoreOp::create(*this, value, tile, strip, false, false, IntegerAttr());
 }
 
+SmallVector<Value> TileBuilder::sumTeams(ArrayRef<Value> values,
+                                         int64_t teams) {
+  if (teams == 1)
+    return SmallVector<Value>(values);
+  auto type = cast<RankedTensorType>(values[0].getType());
+  auto [m, n] = tile::SumTeamsOp::scratch(type, values.size(), teams);
+  auto op =
+      tile::SumTeamsOp::create(*this, SmallVector<Type>(values.size(), type),
+                               values, alloc(shared(m, n, /*half=*/false)));
+  return SmallVector<Value>(op.getResults());
+}
+
 //===----------------------------------------------------------------------===//
 // RowMaths
 //===----------------------------------------------------------------------===//
@@ -152,7 +164,13 @@ void RowMaths::collectReductions(Value value, llvm::SetVector<Value> &out) {
     out.insert(value); // After those it depends on.
 }
 
-void RowMaths::prepareReductions(ArrayRef<Value> values) {
+bool RowMaths::needsSums(Value value) {
+  llvm::SetVector<Value> sums;
+  collectReductions(value, sums);
+  return !sums.empty();
+}
+
+bool RowMaths::prepareReductions(ArrayRef<Value> values) {
   llvm::SetVector<Value> wanted;
   for (Value v : values)
     collectReductions(v, wanted);
@@ -161,6 +179,7 @@ void RowMaths::prepareReductions(ArrayRef<Value> values) {
   left.erase(
       llvm::remove_if(left, [&](Value v) { return scalars.contains(v); }),
       left.end());
+  const bool exchange = teams > 1 && !left.empty();
   while (!left.empty()) {
     SmallVector<Value> now, later;
     int64_t length = 0;
@@ -182,7 +201,7 @@ void RowMaths::prepareReductions(ArrayRef<Value> values) {
     for (Value v : now)
       prepareScalars(v.getDefiningOp()->getOperand(0));
     auto strips = tile::StripsOp::create(
-        b, SmallVector<Type>(now.size(), strip), length / 16, init);
+        b, SmallVector<Type>(now.size(), strip), length / 16 / teams, init);
     {
       OpBuilder::InsertionGuard guard(b);
       Block &body = strips.getBody().emplaceBlock();
@@ -198,12 +217,17 @@ void RowMaths::prepareReductions(ArrayRef<Value> values) {
       tile::YieldOp::create(b, sums);
     }
     newStrips();
-    for (auto [v, sum] : llvm::zip(now, strips.getResults()))
-      scalars[v] = tile::ReduceOp::create(b, b.tensor({rows}), sum);
+    SmallVector<Value> columns;
+    for (Value sum : strips.getResults())
+      columns.push_back(tile::ReduceOp::create(b, b.tensor({rows}), sum));
+    columns = b.sumTeams(columns, teams);
+    for (auto [v, sum] : llvm::zip(now, columns))
+      scalars[v] = sum;
     left = later;
   }
   for (Value v : values)
     prepareScalars(v);
+  return exchange;
 }
 
 /// Makes the scalars that a vector's strips use, outside of them.
@@ -302,6 +326,12 @@ Value RowMaths::scalar(Value value) {
                       Value());
   }
   return scalars[value] = out;
+}
+
+void RowMaths::prepareScale(const Scale &scale) {
+  for (Value factor : scale.factors)
+    if (!needsSums(factor))
+      scalar(factor);
 }
 
 Value RowMaths::scaleColumn(const Scale &scale) {

@@ -40,21 +40,27 @@ struct TileBuilder : mlir::ImplicitLocOpBuilder {
   Value alloc(tile::SharedType type);
   Value load(Value tile, mlir::RankedTensorType type, Value strip = {});
   void store(Value value, Value tile, Value strip = {});
+  /// What the teams have, added up; of matrices, see tile.sum_teams.
+  llvm::SmallVector<Value> sumTeams(llvm::ArrayRef<Value> values,
+                                    int64_t teams);
 };
 
 class RowMaths {
 public:
-  /// `rows` tokens; `tiles` holds the inputs that are vectors, by name.
-  RowMaths(TileBuilder &b, const Graph &graph, int64_t rows,
+  /// `rows` tokens; `tiles` holds the inputs that are vectors, by name. Teams
+  /// share the strips.
+  RowMaths(TileBuilder &b, const Graph &graph, int64_t rows, int64_t teams,
            llvm::StringMap<Value> tiles)
-      : b(b), graph(graph), rows(rows), tiles(std::move(tiles)) {}
+      : b(b), graph(graph), rows(rows), teams(teams), tiles(std::move(tiles)) {}
 
   /// Names of the vector inputs that `values` read, with their lengths.
   static llvm::MapVector<llvm::StringRef, int64_t>
   vectorInputs(const Graph &graph, llvm::ArrayRef<Value> values);
 
-  /// Makes the row sums and scalars that `values` need, at the current place.
-  void prepareReductions(llvm::ArrayRef<Value> values);
+  /// Makes the row sums and scalars that `values` need, at the current place;
+  /// true if teams met in a barrier for it.
+  bool prepareReductions(llvm::ArrayRef<Value> values);
+  bool needsSums(Value value);
   /// [R, 16] of a vector, inside the strips region whose index is `strip`.
   Value vector(Value value, Value strip);
   /// Rows without the factors that Rows::scale has.
@@ -69,6 +75,8 @@ public:
   }
   /// Applies a scale to [R, 16], or to a column.
   Value scaled(Value rows, const Scale &scale);
+  /// Makes the factors of a scale that need no row sums.
+  void prepareScale(const Scale &scale);
   /// The scale as a column [R] or a number; null when it is 1.
   Value scaleColumn(const Scale &scale);
 
@@ -80,7 +88,7 @@ private:
 
   TileBuilder &b;
   const Graph &graph;
-  int64_t rows;
+  int64_t rows, teams;
   llvm::StringMap<Value> tiles;
   llvm::DenseMap<Value, Value> scalars, vectors;
   llvm::StringMap<Value> raws;

@@ -81,7 +81,68 @@ func.func @dot_diag_c2(%x: tensor<64x16xbf16>, %c: tensor<64x64xf32>) {
 
 // -----
 
-func.func @dot_diag_c3(%x: tensor<64x16xbf16, #tile.layout<opb>>, %c: tensor<64x16xf32, #tile.layout<acc>>) {
+func.func @dot_diag_c2_half(%x: tensor<64x16xbf16>, %c: tensor<64x16xf32>) {
+  // expected-error @below {{'tile.dot_diag' op expects blocks of type 'tensor<64x8xf32>', got 'tensor<64x16xf32>'}}
+  %d = tile.dot_diag %x, %x onto %c half 4 : tensor<64x16xbf16>, tensor<64x16xbf16> -> tensor<64x16xf32>
+  return
+}
+
+// -----
+
+func.func @dot_diag_c3(%x: tensor<64x16xbf16>, %c: tensor<64x8xf32>) {
+  // expected-error @below {{'tile.dot_diag' op expects halves of 8, 4, 2 or 1 rows, got 3}}
+  %d = tile.dot_diag %x, %x onto %c half 3 : tensor<64x16xbf16>, tensor<64x16xbf16> -> tensor<64x8xf32>
+  return
+}
+
+// -----
+
+func.func @join_halves_c1_count(%h: tensor<16x8xf32>) {
+  // expected-error @below {{'tile.join_halves' op expects four halves, got 1}}
+  %d = tile.join_halves(%h : tensor<16x8xf32>) -> tensor<16x16xf32>
+  return
+}
+
+// -----
+
+func.func @join_halves_c1_half(%h: tensor<16x16xf32>) {
+  // expected-error @below {{'tile.join_halves' op expects a half of type 'tensor<16x8xf32>', got 'tensor<16x16xf32>'}}
+  %d = tile.join_halves(%h, %h, %h, %h : tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>)
+      -> tensor<16x16xf32>
+  return
+}
+
+// -----
+
+func.func @join_halves_c1_result(%h: tensor<16x8xf32>) {
+  // expected-error @below {{'tile.join_halves' op expects a result of type 'tensor<16x16xf32>', got 'tensor<16x8xf32>'}}
+  %d = tile.join_halves(%h, %h, %h, %h : tensor<16x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>)
+      -> tensor<16x8xf32>
+  return
+}
+
+// -----
+
+func.func @join_halves_c2(%h: tensor<16x8xf32>, %v: tensor<8xf32>) {
+  // expected-error @below {{'tile.join_halves' op expects a diagonal of type 'tensor<16xf32>', got 'tensor<8xf32>'}}
+  %d = tile.join_halves(%h, %h, %h, %h : tensor<16x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>)
+      diagonal %v : tensor<8xf32> -> tensor<16x16xf32>
+  return
+}
+
+// -----
+
+func.func @join_halves_c3(%h: tensor<16x8xf32, #tile.layout<acc>>, %v: tensor<16xf32, #tile.layout<linear>>) {
+  // expected-error @below {{'tile.join_halves' op expects the diagonal in layout acc_col, got linear}}
+  %d = tile.join_halves(%h, %h, %h, %h : tensor<16x8xf32, #tile.layout<acc>>, tensor<16x8xf32, #tile.layout<acc>>,
+      tensor<16x8xf32, #tile.layout<acc>>, tensor<16x8xf32, #tile.layout<acc>>)
+      diagonal %v : tensor<16xf32, #tile.layout<linear>> -> tensor<16x16xf32, #tile.layout<acc>>
+  return
+}
+
+// -----
+
+func.func @dot_diag_c4(%x: tensor<64x16xbf16, #tile.layout<opb>>, %c: tensor<64x16xf32, #tile.layout<acc>>) {
   // expected-error @below {{'tile.dot_diag' op expects an operand in layout acc, got opb}}
   %d = tile.dot_diag %x, %x onto %c : tensor<64x16xbf16, #tile.layout<opb>>, tensor<64x16xbf16, #tile.layout<opb>>
       -> tensor<64x16xf32, #tile.layout<acc>>
@@ -115,7 +176,7 @@ func.func @dot_blocks_c2(%x: tensor<32x64xbf16>, %y: !tile.shared<64, 64, bf16>)
 // -----
 
 func.func @dot_blocks_c3_rows(%x: tensor<64x64xbf16>, %y: !tile.shared<64, 64, bf16>, %f: !tile.shared<4, 64, f32>) {
-  // expected-error @below {{'tile.dot_blocks' op expects factors of 6 x 64, got '!tile.shared<4, 64, f32>'}}
+  // expected-error @below {{'tile.dot_blocks' op expects factors of 3 x 64, got '!tile.shared<4, 64, f32>'}}
   %a = tile.dot_blocks(%x : tensor<64x64xbf16>), %y : <64, 64, bf16> scaled %f : !tile.shared<4, 64, f32>
       -> tensor<64x64xf32>
   return

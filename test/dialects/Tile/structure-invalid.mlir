@@ -58,6 +58,87 @@ tile.kernel @kernel_c8_layouts "prepare" chunk 16 warps 1 arguments [] blob 0 {
 
 // -----
 
+// expected-error @below {{'tile.kernel' op expects a team or more, got 0}}
+tile.kernel @kernel_c10_none "prepare" chunk 16 warps 1 teams 0 arguments [] blob 0 {
+}
+
+// -----
+
+// expected-error @below {{'tile.kernel' op expects one team, got 2}}
+tile.kernel @kernel_c10_scan "scan" chunk 16 warps 1 teams 2 arguments [] blob 0 slice 16 of 1 {
+}
+
+// -----
+
+tile.kernel @strip_of_a_team "prepare" chunk 16 warps 1 teams 2 arguments [] blob 0 {
+  %k = tile.alloc : <16, 64, bf16>
+  // expected-note @below {{the strips}}
+  tile.strips 4 {
+  ^bb0(%strip: index):
+    // expected-error @below {{'tile.load' op expects at most 2 strips of 64 columns, got 4}}
+    %0 = tile.load %k strip %strip : <16, 64, bf16> -> tensor<16x16xbf16>
+    tile.yield
+  }
+}
+
+// -----
+
+tile.kernel @team_c1 "prepare" chunk 16 warps 1 teams 2 arguments [] blob 0 {
+  // expected-error @below {{'tile.team' op expects one of 2 teams, got 2}}
+  tile.team 2 {
+  }
+}
+
+// -----
+
+tile.kernel @sum_teams_c1 "prepare" chunk 16 warps 1 arguments [] blob 0 {
+  %a = tile.alloc : <1, 16, f32>
+  %x = arith.constant dense<0.0> : tensor<16xf32>
+  // expected-error @below {{'tile.sum_teams' op expects two teams or more, got 1}}
+  %y = tile.sum_teams(%x : tensor<16xf32>) through %a : <1, 16, f32> -> tensor<16xf32>
+}
+
+// -----
+
+tile.kernel @sum_teams_c2_results "prepare" chunk 16 warps 1 teams 2 arguments [] blob 0 {
+  %a = tile.alloc : <2, 16, f32>
+  %x = arith.constant dense<0.0> : tensor<16xf32>
+  // expected-error @below {{'tile.sum_teams' op expects results of the types of some values, got 'tensor<16xf32>', 'tensor<16xf32>' for 'tensor<16xf32>'}}
+  %y, %z = tile.sum_teams(%x : tensor<16xf32>) through %a : <2, 16, f32> -> tensor<16xf32>, tensor<16xf32>
+}
+
+// -----
+
+tile.kernel @sum_teams_c2_types "prepare" chunk 16 warps 1 teams 2 arguments [] blob 0 {
+  %a = tile.alloc : <4, 16, f32>
+  %x = arith.constant dense<0.0> : tensor<16xf32>
+  %m = arith.constant dense<0.0> : tensor<16x16xf32>
+  // expected-error @below {{'tile.sum_teams' op expects values of one type, got 'tensor<16xf32>', 'tensor<16x16xf32>'}}
+  %y, %z = tile.sum_teams(%x, %m : tensor<16xf32>, tensor<16x16xf32>) through %a : <4, 16, f32>
+      -> tensor<16xf32>, tensor<16x16xf32>
+}
+
+// -----
+
+tile.kernel @sum_teams_c3 "prepare" chunk 16 warps 1 teams 3 arguments [] blob 0 {
+  %a = tile.alloc : <16, 16, f32>
+  %m = arith.constant dense<0.0> : tensor<16x16xf32>
+  // expected-error @below {{'tile.sum_teams' op expects a tile of 32 x 16, got '!tile.shared<16, 16, f32>'}}
+  %y = tile.sum_teams(%m : tensor<16x16xf32>) through %a : <16, 16, f32> -> tensor<16x16xf32>
+}
+
+// -----
+
+tile.kernel @sum_teams_c4 "prepare" chunk 16 warps 1 teams 2 arguments [] blob 0 {
+  %a = tile.alloc : <2, 16, f32>
+  %x = arith.constant dense<0.0> : tensor<16xf32, #tile.layout<linear>>
+  // expected-error @below {{'tile.sum_teams' op expects a column in layout acc_col, got linear}}
+  %y = tile.sum_teams(%x : tensor<16xf32, #tile.layout<linear>>) through %a : <2, 16, f32>
+      -> tensor<16xf32, #tile.layout<linear>>
+}
+
+// -----
+
 func.func @strips_c1_index() {
   // expected-error @below {{'tile.strips' op expects region arguments of types 'index', got 'f32'}}
   tile.strips 1 {
