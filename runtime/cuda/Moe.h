@@ -34,51 +34,85 @@
 
 namespace plum::runtime::cuda {
 
-/// How the weights of experts lie in memory.
-enum class ExpertFormat : uint8_t {
-  BF16,  ///< [experts, rows, columns], as in checkpoints.
-  MXFP4, ///< Packed by packMxfp4: the same bytes in the order of their use.
-};
+enum class ExpertFormat : uint8_t { BF16, MXFP4 };
 
-/// One projection of all experts: y = W x, W of [rows, columns].
+/// One projection of all experts: y = W x, W of [rows, columns], packed by
+/// packExpert: the checkpoint's numbers in the order of their use.
 struct ExpertMatrix {
-  CUdeviceptr data = 0;
+  CUdeviceptr data = 0; ///< 128-byte aligned.
   ExpertFormat format = ExpertFormat::BF16;
   int64_t rows = 0, columns = 0;
+
+  /// Of one expert; those of checkpoints, rounded up to blocks.
+  int64_t expertBytes() const;
 };
 
-/// Bytes of a projection of `experts` experts.
-int64_t expertBytes(ExpertFormat format, int64_t experts, int64_t rows,
-                    int64_t columns);
-
-/// Packs one expert's matrix into place `expert` of `to`: `nibbles` is [rows,
-/// columns / 2], low nibble first, `scales` [rows, columns / 32], E8M0, both on
-/// the device, as checkpoints have them. `columns` is a multiple of 32.
-Status packMxfp4(const Kernels &kernels, CUstream stream,
-                 const ExpertMatrix &to, int64_t expert, CUdeviceptr nibbles,
-                 CUdeviceptr scales);
+/// Packs one expert's matrix into its place in `to`. On the device, as
+/// checkpoints have them: `weights` is bf16 [rows, columns], or nibbles [rows,
+/// columns / 2], the low one first, with `scales` [rows, columns / 32], E8M0.
+/// Scales above 2^49 become infinite, below 2^-77 they lose bits.
+Status packExpert(const Kernels &kernels, CUstream stream,
+                  const ExpertMatrix &to, int64_t expert, CUdeviceptr weights,
+                  CUdeviceptr scales = 0);
 
 struct MoeLayer {
   int64_t experts = 0, chosen = 0;
   bool softmax = false;    ///< Scores are a softmax, else sigmoids.
   bool renormalize = true; ///< Weights of the chosen sum to `scale`.
   float scale = 1;
-  CUdeviceptr bias = 0;  ///< f32 [experts], for the choice only; or 0.
-  ExpertMatrix gate, up; ///< [wide, width].
-  ExpertMatrix down;     ///< [width, wide].
-  bool situ = false;     ///< Else silu(gate) * up.
-  float beta = 0, lambda = 0;
+  CUdeviceptr bias = 0;       ///< f32 [experts], for the choice only; or 0.
+  ExpertMatrix gate, up;      ///< [wide, width].
+  ExpertMatrix down;          ///< [width, wide].
+  bool situ = false;          ///< Else silu(gate) * up.
+  float beta = 0, lambda = 0; ///< Of SiTU; lambda 0: up as it is.
+
+  /// Tokens of one product: 8, 16, 32, 48, 96 or 128; 0 leaves it to the number
+  /// of tokens. It changes the time, not a bit of the result.
+  int64_t tile = 0;
 };
 
-/// Bytes of scratch memory for so many tokens, 256-byte aligned.
+/// Bytes of scratch memory for so many tokens; its address is a multiple of
+/// 256.
 Result<int64_t> moeWorkspace(const MoeLayer &layer, int64_t tokens);
 
 /// y[t] = sum of weight_i expert_i(x[t]) over the experts that logits[t]
 /// chooses. x is bf16 [tokens, width], its rows 16-byte aligned; logits f32
-/// [tokens, experts]; y bf16 or f32. Gate, up and down are bf16 points.
+/// [tokens, experts]; y bf16 or f32, of aligned rows. Gate, up and down are
+/// bf16 points.
 Status moeForward(const Kernels &kernels, CUstream stream,
                   const MoeLayer &layer, int64_t tokens, kernels::Rows x,
                   kernels::Rows logits, kernels::Rows y, CUdeviceptr workspace);
+
+/// The same by its steps, which come in this order. For those who time them.
+class MoePass {
+public:
+  static Result<MoePass> make(const MoeLayer &layer, int64_t tokens,
+                              kernels::Rows x, kernels::Rows logits,
+                              kernels::Rows y, CUdeviceptr workspace);
+
+  Status route(const Kernels &kernels, CUstream stream) const;
+  Status plan(const Kernels &kernels, CUstream stream) const;
+  Status gateUp(const Kernels &kernels, CUstream stream) const;
+  Status down(const Kernels &kernels, CUstream stream) const;
+  Status sum(const Kernels &kernels, CUstream stream) const;
+
+  int64_t tile = 0; ///< Tokens of a product.
+  /// On the device, after `route`: int32 and f32 [tokens, chosen].
+  CUdeviceptr experts = 0, weights = 0;
+
+private:
+  friend Result<int64_t> moeWorkspace(const MoeLayer &layer, int64_t tokens);
+  static Result<MoePass> layOut(const MoeLayer &layer, int64_t tokens,
+                                CUdeviceptr workspace);
+  Status product(const Kernels &kernels, CUstream stream, bool gated) const;
+
+  MoeLayer layer;
+  kernels::Rows x, logits, y;
+  int64_t tokens = 0, pairs = 0, chunks = 0, tiles = 0; ///< Tiles: at most.
+  int64_t bytes = 0;                                    ///< Of the workspace.
+  CUdeviceptr ranks = 0, histogram = 0, order = 0, tileList = 0, tileCount = 0;
+  kernels::Rows hidden, results; ///< Of pairs.
+};
 
 } // namespace plum::runtime::cuda
 

@@ -27,6 +27,7 @@ void addDevice(CLI::App &app, int &exitCode);
 void addLogits(CLI::App &app, int &exitCode);
 void addGenerate(CLI::App &app, int &exitCode);
 void addPerplexity(CLI::App &app, int &exitCode);
+void addMoe(CLI::App &app, int &exitCode);
 void addTune(CLI::App &app, int &exitCode);
 
 /// Prints the error; 1.

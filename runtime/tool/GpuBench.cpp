@@ -20,7 +20,13 @@ namespace {
 
 constexpr int warmups = 5, leastReps = 30, mostReps = 1000, mostSets = 8;
 
-/// A stream that records instead of running. Ends the recording in any case.
+double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+} // namespace
+
 Result<Graph> record(const Device &device, CUstream stream,
                      const std::function<Status()> &launches) {
   const Driver &driver = device.driver();
@@ -43,13 +49,6 @@ Result<Graph> record(const Device &device, CUstream stream,
     return made.error();
   return Graph(device, exec, &Driver::cuGraphExecDestroy);
 }
-
-double secondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-      .count();
-}
-
-} // namespace
 
 Status GpuBench::addSet(uint32_t seed) {
   Result<RandomProblem> random =

@@ -15,7 +15,14 @@
 
 #include "runtime/tool/BenchLine.h"
 
+#include <functional>
+
 namespace plum::runtime::tool {
+
+/// What `launches` puts on the stream, which records instead of running. Ends
+/// the recording in any case.
+Result<cuda::Graph> record(const cuda::Device &device, cuda::CUstream stream,
+                           const std::function<Status()> &launches);
 
 class GpuBench {
 public:

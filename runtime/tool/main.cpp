@@ -29,6 +29,7 @@ int main(int argc, char **argv) {
   addLogits(app, exitCode);
   addGenerate(app, exitCode);
   addPerplexity(app, exitCode);
+  addMoe(app, exitCode);
   addTune(app, exitCode);
   try {
     app.parse(argc, argv);

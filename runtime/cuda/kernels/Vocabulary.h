@@ -37,6 +37,10 @@
 
 #include "runtime/cuda/kernels/Args.h"
 
+/// For functions that share registers with their caller: one that is called out
+/// of line would have them in memory.
+#define PLUM_INLINE __attribute__((always_inline)) inline
+
 #pragma clang force_cuda_host_device begin
 namespace plum::kernels {
 

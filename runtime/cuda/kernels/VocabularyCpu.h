@@ -50,6 +50,23 @@ inline float shuffleXor(float x, int mask) {
                             shuffleXor(__builtin_bit_cast(uint32_t, x), mask));
 }
 
+uint32_t warpMax(uint32_t x);
+uint32_t warpMin(uint32_t x);
+void warpBarrier();
+
+// Of a warp, on registers (VocabularyGpu.h says who has what).
+void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                 uint32_t b1);
+uint32_t transpose(uint32_t x);
+
+/// Filled with NaN when a block starts.
+char *sharedMemory();
+// Copies are made when they are waited for; until then there is NaN.
+void copyAsync(void *to, const void *from, bool there = true);
+void commitCopies();
+void waitForCopies(int inFlight);
+template <int N> void waitForCopies() { waitForCopies(N); }
+
 inline float exp2Fast(float x) { return std::exp2(x); }
 inline float reciprocal(float x) { return 1.0f / x; }
 inline float rsqrtFast(float x) { return 1.0f / std::sqrt(x); }
@@ -62,6 +79,14 @@ inline uint32_t narrowOne(float x) {
 }
 inline uint32_t narrowPair(float low, float high) {
   return narrowOne(low) | narrowOne(high) << 16;
+}
+
+inline float widenHalf(uint32_t pair, int half) {
+  return __builtin_bit_cast(float, pair >> 16 * half << 16);
+}
+inline uint32_t multiplyPairs(uint32_t a, uint32_t b) {
+  return narrowPair(widenHalf(a, 0) * widenHalf(b, 0),
+                    widenHalf(a, 1) * widenHalf(b, 1));
 }
 
 } // namespace plum::kernels

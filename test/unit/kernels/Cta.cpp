@@ -8,6 +8,9 @@
 #include "Cta.h"
 #include "Context.h"
 
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <vector>
@@ -27,6 +30,7 @@ std::map<std::string, Entry> &registry() {
 
 constexpr size_t kStackBytes = 128 << 10;
 constexpr int kLanes = 32;
+constexpr int kWords = 8; ///< The most that a lane brings to an exchange.
 
 /// A point that some threads have to reach before any goes on.
 struct Meeting {
@@ -45,7 +49,13 @@ struct Warp {
   Meeting meeting;
   /// What each lane has brought. A lane may still read from one exchange while
   /// others bring to the next, never to the one after it.
-  uint32_t slots[2][kLanes] = {};
+  uint32_t slots[2][kLanes][kWords] = {};
+};
+
+struct Copy {
+  void *to;
+  const void *from;
+  bool there;
 };
 
 struct Fiber {
@@ -54,6 +64,8 @@ struct Fiber {
   const Meeting *waitsFor = nullptr;
   uint64_t until = 0; ///< waitsFor->past at which it goes on.
   bool done = false;
+  /// Groups of copies in flight; the last is still open.
+  std::vector<std::vector<Copy>> copies;
 };
 
 struct Block {
@@ -66,6 +78,8 @@ struct Block {
   std::vector<Fiber> fibers;
   Context scheduler;
   int current = 0; ///< The thread that runs.
+  size_t sharedBytes = 0;
+  std::unique_ptr<char[]> shared; ///< Of exactly the bytes of the launch.
 #if __has_feature(address_sanitizer)
   const void *mainStack = nullptr;
   size_t mainBytes = 0;
@@ -121,10 +135,10 @@ void meet(Meeting &meeting) {
 }
 
 /// What every lane has brought.
-const uint32_t *exchange(uint32_t mine) {
+const uint32_t (*exchange(std::initializer_list<uint32_t> mine)) [kWords] {
   Warp &warp = block.warps[size_t(block.current / kLanes)];
-  uint32_t *slots = warp.slots[warp.meeting.past % 2];
-  slots[block.current % kLanes] = mine;
+  auto *slots = warp.slots[warp.meeting.past % 2];
+  std::copy(mine.begin(), mine.end(), slots[block.current % kLanes]);
   meet(warp.meeting);
   return slots;
 }
@@ -138,7 +152,9 @@ std::string runBlock(bool reversed) {
     prepare(fiber.context, fiber.stack.get(), kStackBytes, fiberMain);
     fiber.waitsFor = nullptr;
     fiber.done = false;
+    fiber.copies.clear();
   }
+  std::memset(block.shared.get(), 0xff, block.sharedBytes);
   for (int left = threads; left > 0;) {
     bool any = false;
     for (int i = 0; i < threads; ++i) {
@@ -176,6 +192,9 @@ std::string runGrid(const Entry &kernel, int64_t gridX, int gridY,
   block.kernel = &kernel;
   block.args = args;
   block.width = gridX;
+  block.sharedBytes = size_t(sharedBytes);
+  block.shared =
+      std::make_unique<char[]>(size_t(sharedBytes)); // 16-byte aligned.
   block.warps.resize(size_t(kernel.threads / kLanes));
   block.fibers.resize(size_t(kernel.threads));
   for (Fiber &fiber : block.fibers)
@@ -197,15 +216,80 @@ void barrier() { meet(block.barrier); }
 
 uint32_t shuffleXor(uint32_t x, int mask) {
   int lane = block.current % kLanes;
-  return exchange(x)[lane ^ mask];
+  return exchange({x})[lane ^ mask][0];
 }
-uint32_t shuffle(uint32_t x, int from) { return exchange(x)[from]; }
+uint32_t shuffle(uint32_t x, int from) { return exchange({x})[from][0]; }
 uint32_t ballot(bool x) {
-  const uint32_t *all = exchange(x);
+  const auto *all = exchange({x});
   uint32_t bits = 0;
   for (int i = 0; i < kLanes; ++i)
-    bits |= all[i] << i;
+    bits |= all[i][0] << i;
   return bits;
+}
+uint32_t warpMax(uint32_t x) {
+  const auto *all = exchange({x});
+  for (int i = 0; i < kLanes; ++i)
+    x = std::max(x, all[i][0]);
+  return x;
+}
+uint32_t warpMin(uint32_t x) {
+  const auto *all = exchange({x});
+  for (int i = 0; i < kLanes; ++i)
+    x = std::min(x, all[i][0]);
+  return x;
+}
+void warpBarrier() { exchange({}); }
+
+void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                 uint32_t b1) {
+  const auto *all = exchange({a[0], a[1], a[2], a[3], b0, b1});
+  const int g = block.current % kLanes / 4, t = block.current % 4;
+  for (int i = 0; i < 4; ++i) {
+    const int lower = i / 2, column = 2 * t + i % 2;
+    double sum = double(c[i]);
+    for (int k = 0; k < 16; ++k) { // Columns 2 l, 2 l + 1 are of lane l.
+      const int lane = k % 8 / 2, later = k / 8;
+      sum += double(widenHalf(all[4 * g + lane][2 * later + lower], k % 2)) *
+             double(widenHalf(all[4 * column + lane][4 + later], k % 2));
+    }
+    c[i] = float(sum);
+  }
+}
+
+uint32_t transpose(uint32_t x) {
+  const auto *all = exchange({x});
+  const int g = block.current % kLanes / 4, t = block.current % 4;
+  auto element = [&](int row, int column) {
+    return all[4 * row + column / 2][0] >> 16 * (column % 2) & 0xffff;
+  };
+  return element(2 * t, g) | element(2 * t + 1, g) << 16;
+}
+
+char *sharedMemory() { return block.shared.get(); }
+
+void copyAsync(void *to, const void *from, bool there) {
+  std::memset(to, 0xff, 16);
+  auto &copies = block.fibers[size_t(block.current)].copies;
+  if (copies.empty())
+    copies.emplace_back();
+  copies.back().push_back({to, from, there});
+}
+void commitCopies() {
+  auto &copies = block.fibers[size_t(block.current)].copies;
+  if (copies.empty())
+    copies.emplace_back();
+  copies.emplace_back();
+}
+void waitForCopies(int inFlight) {
+  auto &copies = block.fibers[size_t(block.current)].copies;
+  while (int(copies.size()) - 1 > inFlight) {
+    for (const Copy &copy : copies.front())
+      if (copy.there)
+        std::memcpy(copy.to, copy.from, 16);
+      else
+        std::memset(copy.to, 0, 16);
+    copies.erase(copies.begin());
+  }
 }
 
 } // namespace plum::kernels

@@ -11,8 +11,8 @@
 #ifndef PLUM_TEST_UNIT_KERNELS_GPU_H
 #define PLUM_TEST_UNIT_KERNELS_GPU_H
 
-#include "runtime/cuda/Ops.h"
 #include "plum/Support/DType.h"
+#include "runtime/cuda/Ops.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,301 @@
+//===- Moe.cpp - A mixture of experts on a GPU ----------------------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/cuda/Moe.h"
+
+#include "runtime/cuda/kernels/MoeArgs.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+namespace plum::runtime::cuda {
+
+using namespace kernels;
+
+namespace {
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+Error refuse(const std::string &what) { return {"", what, {}}; }
+
+struct Block {
+  int64_t columns, bytes;
+};
+Block blockOf(ExpertFormat format) {
+  return format == ExpertFormat::MXFP4 ? Block{kMxfp4Columns, kMxfp4Bytes}
+                                       : Block{kBf16Columns, kBf16Bytes};
+}
+
+int64_t blocksOf(const ExpertMatrix &matrix) {
+  return ceilDiv(matrix.rows, kExpertRows) *
+         ceilDiv(matrix.columns, blockOf(matrix.format).columns);
+}
+
+/// "" or why there is no product with it.
+std::string wrong(const ExpertMatrix &matrix) {
+  const int64_t each = matrix.format == ExpertFormat::MXFP4 ? 32 : 8;
+  constexpr int64_t most = std::numeric_limits<int32_t>::max() / 2;
+  if (matrix.rows < 1 || matrix.rows % 8 || matrix.rows > most)
+    return "has " + std::to_string(matrix.rows) +
+           " rows, expected a multiple of 8";
+  if (matrix.columns < 1 || matrix.columns % each || matrix.columns > most)
+    return "has " + std::to_string(matrix.columns) +
+           " columns, expected a multiple of " + std::to_string(each);
+  if (matrix.data % 16)
+    return "is not 16-byte aligned";
+  return "";
+}
+
+Status checkLayer(const MoeLayer &layer) {
+  if (layer.experts < 1 || layer.experts > kMoeExperts)
+    return refuse("a mixture has 1 to " + std::to_string(kMoeExperts) +
+                  " experts, got " + std::to_string(layer.experts));
+  if (layer.chosen < 1 ||
+      layer.chosen > std::min<int64_t>(layer.experts, kMoeChosen))
+    return refuse("a token chooses 1 to " + std::to_string(kMoeChosen) +
+                  " of " + std::to_string(layer.experts) + " experts, got " +
+                  std::to_string(layer.chosen));
+  const std::pair<const char *, const ExpertMatrix *> all[] = {
+      {"gate", &layer.gate}, {"up", &layer.up}, {"down", &layer.down}};
+  for (auto [name, matrix] : all)
+    if (std::string why = wrong(*matrix); !why.empty())
+      return refuse(std::string("an expert's ") + name + " " + why);
+  if (layer.gate.rows != layer.up.rows ||
+      layer.gate.columns != layer.up.columns ||
+      layer.gate.format != layer.up.format)
+    return refuse("gate and up of experts differ in shape or format");
+  if (layer.down.rows != layer.gate.columns ||
+      layer.down.columns != layer.gate.rows)
+    return refuse("down of experts is [" + std::to_string(layer.down.rows) +
+                  ", " + std::to_string(layer.down.columns) + "], expected [" +
+                  std::to_string(layer.gate.columns) + ", " +
+                  std::to_string(layer.gate.rows) + "]");
+  if (layer.situ && !(layer.beta > 0))
+    return refuse("SiTU needs beta > 0, got " + std::to_string(layer.beta));
+  return Status::ok();
+}
+
+/// By the pairs that an expert has on average: few, and memory is the bound;
+/// many, and it is the tensor cores.
+const MoeShape *shapeOf(const MoeLayer &layer, int64_t tokens) {
+  if (layer.tile) {
+    for (const MoeShape &shape : kMoeShapes)
+      if (shape.tokens == layer.tile)
+        return &shape;
+    return nullptr;
+  }
+  const double mean =
+      double(tokens) * double(layer.chosen) / double(layer.experts);
+  constexpr double limits[] = {4, 10, 20, 48, 96};
+  size_t i = 0;
+  while (i < std::size(limits) && mean > limits[i])
+    ++i;
+  return &kMoeShapes[i];
+}
+
+bool aligned(const Rows &rows) {
+  return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 &&
+         rows.stride % 8 == 0;
+}
+
+template <typename T> T *pointer(CUdeviceptr address) {
+  return reinterpret_cast<T *>(address);
+}
+
+} // namespace
+
+int64_t ExpertMatrix::expertBytes() const {
+  return blocksOf(*this) * blockOf(format).bytes;
+}
+
+Status packExpert(const Kernels &kernels, CUstream stream,
+                  const ExpertMatrix &to, int64_t expert, CUdeviceptr weights,
+                  CUdeviceptr scales) {
+  if (std::string why = wrong(to); !why.empty())
+    return refuse("an expert's matrix " + why);
+  const bool packed = to.format == ExpertFormat::MXFP4;
+  if (weights % 16 || packed != (scales != 0))
+    return refuse("an expert's weights are 16-byte aligned, with scales for "
+                  "MXFP4 alone");
+  MoePackArgs args;
+  args.weights = reinterpret_cast<const void *>(weights);
+  args.scales = reinterpret_cast<const uint8_t *>(scales);
+  args.to = reinterpret_cast<char *>(to.data +
+                                     CUdeviceptr(expert * to.expertBytes()));
+  args.rows = to.rows;
+  args.columns = to.columns;
+  return kernels.launch(stream, packed ? "plum_pack_mxfp4" : "plum_pack_bf16",
+                        {blocksOf(to)}, args);
+}
+
+Result<int64_t> moeWorkspace(const MoeLayer &layer, int64_t tokens) {
+  Result<MoePass> pass = MoePass::layOut(layer, tokens, 0);
+  if (!pass)
+    return pass.error();
+  return pass->bytes;
+}
+
+Result<MoePass> MoePass::layOut(const MoeLayer &layer, int64_t tokens,
+                                CUdeviceptr workspace) {
+  if (Status status = checkLayer(layer); !status)
+    return status.error();
+  const MoeShape *shape = shapeOf(layer, tokens);
+  if (!shape)
+    return refuse("products of experts have tiles of 8, 16, 32, 48, 96 or 128 "
+                  "tokens, not " +
+                  std::to_string(layer.tile));
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  if (tokens < 0 || tokens > most / layer.chosen)
+    return refuse("a mixture of experts takes up to 2^31 pairs, got " +
+                  std::to_string(tokens) + " tokens");
+  MoePass pass;
+  pass.layer = layer;
+  pass.tile = shape->tokens;
+  pass.tokens = tokens;
+  pass.pairs = tokens * layer.chosen;
+  pass.chunks = ceilDiv(pass.pairs, kMoeChunk);
+  pass.tiles = std::min(pass.pairs, pass.pairs / pass.tile +
+                                        std::min(layer.experts, pass.pairs));
+  auto take = [&](int64_t bytes) {
+    CUdeviceptr at = workspace + CUdeviceptr(pass.bytes);
+    pass.bytes += ceilDiv(bytes, 256) * 256;
+    return at;
+  };
+  pass.experts = take(pass.pairs * 4);
+  pass.weights = take(pass.pairs * 4);
+  pass.ranks = take(pass.pairs * 4);
+  pass.order = take(pass.pairs * 4);
+  pass.histogram = take(pass.chunks * layer.experts * 4);
+  pass.tileList = take(pass.tiles * int64_t(sizeof(MoeTile)));
+  pass.tileCount = take(4);
+  pass.hidden = rowsAt(take(pass.pairs * layer.gate.rows * 2), layer.gate.rows);
+  pass.results =
+      rowsAt(take(pass.pairs * layer.down.rows * 2), layer.down.rows);
+  return pass;
+}
+
+Result<MoePass> MoePass::make(const MoeLayer &layer, int64_t tokens, Rows x,
+                              Rows logits, Rows y, CUdeviceptr workspace) {
+  Result<MoePass> pass = layOut(layer, tokens, workspace);
+  if (!pass)
+    return pass;
+  if (x.type != Type::BF16 || logits.type != Type::F32)
+    return refuse("experts take bf16 rows and f32 logits");
+  if (!aligned(x) || !aligned(y) || workspace % 256)
+    return refuse("rows of experts are 16-byte aligned, their workspace "
+                  "256-byte");
+  pass->x = x;
+  pass->logits = logits;
+  pass->y = y;
+  return pass;
+}
+
+Status MoePass::route(const Kernels &kernels, CUstream stream) const {
+  MoeRouteArgs args;
+  args.logits = logits;
+  args.bias = pointer<const float>(layer.bias);
+  args.experts = pointer<int32_t>(experts);
+  args.weights = pointer<float>(weights);
+  args.tokens = tokens;
+  args.count = int32_t(layer.experts);
+  args.chosen = int32_t(layer.chosen);
+  args.softmax = layer.softmax;
+  args.renormalize = layer.renormalize;
+  args.scale = layer.scale;
+  return kernels.launch(stream, "plum_moe_route", {ceilDiv(tokens, 4)}, args);
+}
+
+Status MoePass::plan(const Kernels &kernels, CUstream stream) const {
+  MoePlanArgs args;
+  args.experts = pointer<const int32_t>(experts);
+  args.ranks = pointer<int32_t>(ranks);
+  args.histogram = pointer<int32_t>(histogram);
+  args.order = pointer<int32_t>(order);
+  args.tiles = pointer<MoeTile>(tileList);
+  args.tileCount = pointer<int32_t>(tileCount);
+  args.pairs = pairs;
+  args.chunks = chunks;
+  args.count = int32_t(layer.experts);
+  args.tileTokens = int32_t(tile);
+  if (chunks == 1)
+    return kernels.launch(stream, "plum_moe_plan", {1}, args);
+  const std::pair<const char *, int64_t> steps[] = {{"plum_moe_count", chunks},
+                                                    {"plum_moe_offsets", 1},
+                                                    {"plum_moe_place", chunks}};
+  for (auto [name, blocks] : steps)
+    if (Status status = kernels.launch(stream, name, {blocks}, args); !status)
+      return status;
+  return Status::ok();
+}
+
+Status MoePass::product(const Kernels &kernels, CUstream stream,
+                        bool gated) const {
+  const ExpertMatrix &first = gated ? layer.gate : layer.down;
+  const ExpertMatrix &second = gated ? layer.up : layer.down;
+  MoeProductArgs args;
+  args.weights[0] = pointer<const char>(first.data);
+  args.weights[1] = pointer<const char>(second.data);
+  args.expertBytes = first.expertBytes();
+  args.rows = int32_t(first.rows);
+  args.columns = int32_t(first.columns);
+  args.x = gated ? x : hidden;
+  args.divisor = gated ? int32_t(layer.chosen) : 0;
+  args.y = gated ? hidden : results;
+  args.tiles = pointer<const MoeTile>(tileList);
+  args.tileCount = pointer<const int32_t>(tileCount);
+  args.order = pointer<const int32_t>(order);
+  args.situ = layer.situ;
+  args.beta = layer.beta;
+  args.lambda = layer.lambda;
+  const Block block = blockOf(first.format);
+  const MoeShape &shape = *shapeOf(layer, tokens);
+  const int64_t rows = shape.warps * kExpertRows * (gated ? 1 : 2);
+  std::string name = "plum_experts_";
+  name += first.format == ExpertFormat::MXFP4 ? "mxfp4_" : "bf16_";
+  name += (gated ? "gated_" : "") + std::to_string(shape.tokens);
+  return kernels.launch(
+      stream, name, {tiles * ceilDiv(first.rows, rows)}, args,
+      shape.sharedBytes(int(block.columns), int(block.bytes)));
+}
+
+Status MoePass::gateUp(const Kernels &kernels, CUstream stream) const {
+  return product(kernels, stream, true);
+}
+Status MoePass::down(const Kernels &kernels, CUstream stream) const {
+  return product(kernels, stream, false);
+}
+
+Status MoePass::sum(const Kernels &kernels, CUstream stream) const {
+  MoeCombineArgs args;
+  args.x = results;
+  args.y = y;
+  args.weights = pointer<const float>(weights);
+  args.tokens = tokens;
+  args.width = layer.down.rows;
+  args.chosen = int32_t(layer.chosen);
+  return kernels.launch(stream, "plum_moe_combine",
+                        {tokens, ceilDiv(args.width, 256 * 8)}, args);
+}
+
+Status moeForward(const Kernels &kernels, CUstream stream,
+                  const MoeLayer &layer, int64_t tokens, Rows x, Rows logits,
+                  Rows y, CUdeviceptr workspace) {
+  Result<MoePass> pass = MoePass::make(layer, tokens, x, logits, y, workspace);
+  if (!pass)
+    return pass.error();
+  Status (MoePass::*const steps[])(const Kernels &, CUstream)
+      const = {&MoePass::route, &MoePass::plan, &MoePass::gateUp,
+               &MoePass::down, &MoePass::sum};
+  for (auto step : steps)
+    if (tokens > 0)
+      if (Status status = ((*pass).*step)(kernels, stream); !status)
+        return status;
+  return Status::ok();
+}
+
+} // namespace plum::runtime::cuda
