@@ -38,7 +38,7 @@ template <typename Format, bool Gated, int Index> struct Product {
   static constexpr int Warps = kShape.warps;
   static constexpr int Columns = kShape.tokens / 8; ///< Tiles of 8 tokens.
   /// Column tiles that are left out together: a processor has 7 predicates.
-  static constexpr int kGroup = Columns > 12 ? 4 : Columns > 6 ? 2 : 1;
+  static constexpr int kGroup = Columns > 12 ? 4 : 2;
   static constexpr int kUnits = Format::kColumns / 8; ///< In a row of a step.
   static constexpr int kSlotBytes = kShape.inputBytes(Format::kColumns);
 
@@ -87,6 +87,13 @@ template <typename Format, bool Gated, int Index> struct Product {
     const char *stage = ring + step % kStages * 2 * Format::kBytes;
     const typename Format::Scales scales[2] = {
         Format::scales(stage), Format::scales(stage + Format::kBytes)};
+    // Two column tiles at a time, as products of one sum that follow each other
+    // would wait; their operands are on the way while the two before multiply.
+    constexpr int pair = Columns > 1 ? 2 : 1;
+    Bytes16 b[pair];
+#pragma unroll
+    for (int p = 0; p < pair; ++p)
+      b[p] = operand(0, p);
 #pragma unroll
     for (int i = 0; i < Format::kUnits; ++i) {
       uint32_t a[2][2][4]; // Tile, pairs of columns.
@@ -94,15 +101,28 @@ template <typename Format, bool Gated, int Index> struct Product {
       for (int m = 0; m < 2; ++m)
         Format::expand(stage + m * Format::kBytes, scales[m], i, a[m]);
 #pragma unroll
-      for (int n = 0; n < Columns; ++n)
+      for (int n = 0; n < Columns; n += pair) {
+        Bytes16 next[pair] = {};
+        const bool last = n + pair == Columns;
+        if (!last || i + 1 < Format::kUnits) {
+#pragma unroll
+          for (int p = 0; p < pair; ++p)
+            next[p] = operand(last ? i + 1 : i, last ? p : n + pair + p);
+        }
         if (Columns == 1 || n / kGroup * kGroup < used) {
-          Bytes16 b = operand(i, n);
 #pragma unroll
           for (int j = 0; j < 2; ++j)
 #pragma unroll
-            for (int m = 0; m < 2; ++m)
-              multiplyAdd(sum[m][n], a[m][j], b.word[2 * j], b.word[2 * j + 1]);
+            for (int p = 0; p < pair; ++p)
+#pragma unroll
+              for (int m = 0; m < 2; ++m)
+                multiplyAdd(sum[m][n + p], a[m][j], b[p].word[2 * j],
+                            b[p].word[2 * j + 1]);
         }
+#pragma unroll
+        for (int p = 0; p < pair; ++p)
+          b[p] = next[p];
+      }
     }
   }
 

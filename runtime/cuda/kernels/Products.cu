@@ -71,6 +71,7 @@ void partial(const DotsArgs &args, const Task &task, float (&sums)[kEach]) {
       load<N>(args.x, task.row / args.share, task.column + c, one);
     else
       weights<N>(args, task.data, task.scales, task.weightRow, c, one);
+#pragma unroll // sums stay in registers.
     for (int r = 0; r < kEach; ++r) {
       if (r >= task.count)
         break;
@@ -117,8 +118,10 @@ PLUM_KERNEL(plum_dots, DotsArgs, kWarps *kWarp, 2) {
       partial<8>(args, task, sums);
     else
       partial<1>(args, task, sums);
-    for (int r = 0; r < task.count; ++r)
-      parts[warp()][r][lane()] = sums[r];
+#pragma unroll
+    for (int r = 0; r < kEach; ++r)
+      if (r < task.count)
+        parts[warp()][r][lane()] = sums[r];
   }
   barrier();
   if (lane() >= task.count)
