@@ -446,6 +446,30 @@ def Tile_ExportMatrixOp : Tile_Op<"export_matrix"> {
   let hasVerifier = 1;
 }
 
+def Tile_ExportRowsOp : Tile_Op<"export_rows"> {
+  let summary = "write the rows of a tile to an output";
+  let description = [{
+    Those of tokens that are inside the sequence, after a barrier: an output that
+    does not depend on the state is done here.
+
+    Constraints: (C1) stands in `prepare`, and `output` is an argument of bf16. (C2)
+    the tile has C rows.
+
+    Example:
+    ```mlir
+    tile.kernel @rows "prepare" chunk 16 warps 1 arguments [#tile.arg<"v" : bf16>, #tile.arg<"o" : bf16>] blob 0 {
+      %v = tile.alloc : <16, 64, bf16>
+      tile.fetch "v" to %v : <16, 64, bf16>
+      tile.arrived
+      tile.export_rows %v to "o" : <16, 64, bf16>
+    }
+    ```
+  }];
+  let arguments = (ins Tile_Shared16:$tile, StrAttr:$output);
+  let assemblyFormat = "$tile `to` $output attr-dict `:` type($tile)";
+  let hasVerifier = 1;
+}
+
 def Tile_WriteRowsOp : Tile_Op<"write_rows", [ParentOneOf<["ChunksOp", "TailOp"]>]> {
   let summary = "write rows of an output through shared memory";
   let description = [{

@@ -495,6 +495,18 @@ LogicalResult ExportMatrixOp::verify() {
   return expectAcc(*this);
 }
 
+LogicalResult ExportRowsOp::verify() {
+  SharedType tile = getTile().getType();
+  // export_rows_c1
+  KernelOp kernel = expectKernel(*this, /*scans=*/false);
+  if (!kernel ||
+      failed(expectArgument(*this, kernel, getOutput(), tile.getElement())))
+    return failure();
+  // export_rows_c2
+  return expectTile(*this, "a tile", getTile(), kernel.getChunk(),
+                    tile.getCols());
+}
+
 LogicalResult WriteRowsOp::verify() {
   // write_rows_c1
   KernelOp kernel = expectKernel(*this, /*scans=*/true);

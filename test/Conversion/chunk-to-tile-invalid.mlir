@@ -91,3 +91,31 @@ assoc.layer @erased args [#assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.a
   %o = assoc.read %S1 at %k : !S
   assoc.yield %o, %S1, %z1 : vector<64xf32>, !S, !z
 }
+
+// -----
+
+!S = !assoc.state<32, 64, kv, f32, f32>
+// expected-warning @below {{no chunk kernels for this layer on a GPU: an output that reads both the state and rows of the tokens' maths}}
+// expected-note @below {{the step kernel runs it}}
+assoc.layer @residual args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<state "S">] outputs ["o"] {
+^bb0(%q: vector<32xf32>, %k: vector<32xf32>, %v: vector<64xf32>, %S: !S):
+  %w = math.absf %v : vector<64xf32>
+  %S1 = assoc.step %S write keys(%k) values(%w) : !S
+  %o = assoc.read %S1 at %q : !S
+  %y = arith.addf %o, %w : vector<64xf32>
+  assoc.yield %y, %S1 : vector<64xf32>, !S
+}
+
+// -----
+
+!S = !assoc.state<32, 64, kv, f32, f32>
+// expected-warning @below {{no chunk kernels for this layer on a GPU: an output that reads both the state and an input of one number a token}}
+// expected-note @below {{the step kernel runs it}}
+assoc.layer @scaled args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<input "g">, #assoc.arg<state "S">] outputs ["o"] {
+^bb0(%q: vector<32xf32>, %k: vector<32xf32>, %v: vector<64xf32>, %g: f32, %S: !S):
+  %S1 = assoc.step %S write keys(%k) values(%v) : !S
+  %o = assoc.read %S1 at %q : !S
+  %g64 = vector.broadcast %g : f32 to vector<64xf32>
+  %y = arith.mulf %o, %g64 : vector<64xf32>
+  assoc.yield %y, %S1 : vector<64xf32>, !S
+}

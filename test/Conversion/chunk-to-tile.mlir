@@ -165,3 +165,29 @@ assoc.layer @counted args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.
   %y16 = arith.truncf %y : vector<64xf32> to vector<64xbf16>
   assoc.yield %y16, %S1, %z1 : vector<64xbf16>, !S, !z
 }
+
+// An output that a map's rows give is written by prepare; the scan knows nothing
+// of it, nor of the inputs that only it reads.
+// CHECK-LABEL: tile.kernel @plum_beside_prepare32
+// CHECK: tile.store %{{.*}} to %[[ROWS:.*]] strip %strip
+// CHECK: tile.barrier
+// CHECK: tile.export_rows %[[ROWS]] to "beside" : <32, 64, bf16>
+// CHECK-LABEL: tile.kernel @plum_beside_scan32
+// CHECK-NOT: rows = "g"
+// CHECK: tile.write_rows {{.*}} to "o"
+// CHECK-NOT: tile.write_rows
+// CHECK: tile.store_state
+assoc.layer @beside args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<input "g">,
+    #assoc.arg<state "S">] outputs ["o", "beside"] {
+^bb0(%q: vector<32xbf16>, %k: vector<32xbf16>, %v: vector<64xbf16>, %g: vector<64xbf16>, %S: !S):
+  %q32 = arith.extf %q : vector<32xbf16> to vector<32xf32>
+  %k32 = arith.extf %k : vector<32xbf16> to vector<32xf32>
+  %v32 = arith.extf %v : vector<64xbf16> to vector<64xf32>
+  %g32 = arith.extf %g : vector<64xbf16> to vector<64xf32>
+  %S1 = assoc.step %S write keys(%k32) values(%v32) : !S
+  %o = assoc.read %S1 at %q32 : !S
+  %o16 = arith.truncf %o : vector<64xf32> to vector<64xbf16>
+  %b = arith.mulf %v32, %g32 : vector<64xf32>
+  %b16 = arith.truncf %b : vector<64xf32> to vector<64xbf16>
+  assoc.yield %o16, %b16, %S1 : vector<64xbf16>, vector<64xbf16>, !S
+}

@@ -134,6 +134,7 @@ private:
   void exportTile(tile::ExportOp op);
   void exportVector(tile::ExportVectorOp op);
   void exportMatrix(tile::ExportMatrixOp op);
+  void exportRows(tile::ExportRowsOp op);
   void writeRows(tile::WriteRowsOp op);
   void values(tile::ValuesOp op);
   void loadState(tile::LoadStateOp op);

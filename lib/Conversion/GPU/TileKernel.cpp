@@ -849,6 +849,7 @@ void TileEmitter::emitOp(Operation *op) {
       .Case([&](tile::ExportOp o) { exportTile(o); })
       .Case([&](tile::ExportVectorOp o) { exportVector(o); })
       .Case([&](tile::ExportMatrixOp o) { exportMatrix(o); })
+      .Case([&](tile::ExportRowsOp o) { exportRows(o); })
       .Case([&](tile::WriteRowsOp o) { writeRows(o); })
       .Case([&](tile::ValuesOp o) { values(o); })
       .Case([&](tile::LoadStateOp o) { loadState(o); })

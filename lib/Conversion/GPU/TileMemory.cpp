@@ -535,6 +535,25 @@ void TileEmitter::exportMatrix(tile::ExportMatrixOp op) {
   }
 }
 
+void TileEmitter::exportRows(tile::ExportRowsOp op) {
+  const SharedTile &from = tiles.find(op.getTile())->second;
+  const int64_t R = from.type.getRows(), pieces = from.type.getCols() / 8;
+  Value address = rowAddress(op.getOutput(), firstToken);
+  Value stride = field64(op.getOutput(), FIELD(token));
+  Value end = p.minimum(rows, p.i32(R));
+  p.loop(tid, p.i32(R * pieces), threads, [&](Value index) {
+    Value row = p.divu(index, pieces), piece = p.remu(index, pieces);
+    Value offset = p.add(pieceOffset(row, p.bitAnd(piece, 7)),
+                         p.mul(p.shr(piece, 3), R * 128));
+    p.ifThen(p.lt(row, end), [&] {
+      Value data = p.load(p.vec(p.getI32Type(), 4), p.at(from.base, offset));
+      Value to = p.add(p.add(address, p.mul(p.toI64(row), stride)),
+                       p.toI64(p.shl(piece, 4)));
+      p.store(data, p.global(to));
+    });
+  });
+}
+
 void TileEmitter::writeRows(tile::WriteRowsOp op) {
   // Groups of four warps each have a panel of 64 columns of their own.
   const SharedTile &panel = tiles.find(op.getPanel())->second;

@@ -76,6 +76,7 @@ private:
   bool weight(Value one, Scale &scale);
   LogicalResult carry(chunk::CarryOp op);
   LogicalResult carryVector(chunk::CarryOp op);
+  LogicalResult readOutputs();
   LogicalResult noteDecay(Value decay);
   LogicalResult readArguments();
   LogicalResult solve(chunk::MatmulOp op, chunk::InverseOp inverse, Terms &out);
@@ -139,6 +140,19 @@ Value Graph::source(BlockArgument arg) const {
     return yield.getValues()[cast<OpResult>(operand).getResultNumber()];
   }
   return operand;
+}
+
+llvm::SetVector<BlockArgument> Graph::sources(Value value) {
+  llvm::SetVector<BlockArgument> out;
+  llvm::SetVector<Value> work;
+  work.insert(value);
+  for (size_t i = 0; i < work.size(); ++i) {
+    if (auto arg = dyn_cast<BlockArgument>(work[i]))
+      out.insert(arg);
+    else
+      work.insert_range(work[i].getDefiningOp()->getOperands());
+  }
+  return out;
 }
 
 //===----------------------------------------------------------------------===//
@@ -570,6 +584,51 @@ LogicalResult Analysis::carryVector(chunk::CarryOp op) {
   return success();
 }
 
+LogicalResult Analysis::readOutputs() {
+  SmallVector<bool> isRows, isSum; // By argument of the output's region.
+  for (Value in : graph.output.getIns()) {
+    Value value = resolve(in);
+    auto type = cast<RankedTensorType>(value.getType());
+    const bool rows = bool(yielded(value));
+    isRows.push_back(rows);
+    isSum.push_back(!rows && !type.isDynamicDim(0));
+    if (!isSum.back()) {
+      graph.reads.push_back({});
+      continue;
+    }
+    auto terms = evaluate(value);
+    if (failed(terms))
+      return failure();
+    auto total = isColumn(value) ? vectorSum(*terms) : sum(*terms);
+    if (failed(total))
+      return failure();
+    graph.reads.push_back(*total);
+  }
+  auto yield =
+      cast<chunk::YieldOp>(graph.output.getBody().front().getTerminator());
+  for (Value value : yield.getValues()) {
+    bool rows = false, sums = false, numbers = false;
+    for (BlockArgument arg : Graph::sources(value)) {
+      const Argument *argument = graph.argument(arg);
+      numbers |=
+          argument && argument->role == "input" && argument->shape.empty();
+      if (arg.getOwner()->getParentOp() == graph.output.getOperation()) {
+        rows |= isRows[arg.getArgNumber()];
+        sums |= isSum[arg.getArgNumber()];
+      }
+    }
+    if (numbers && sums)
+      return fail("an output that reads both the state and an input of one "
+                  "number a token");
+    rows |= numbers;
+    if (rows && sums)
+      return fail("an output that reads both the state and rows of the tokens' "
+                  "maths");
+    graph.preparedOutputs.push_back(rows ? value : Value());
+  }
+  return success();
+}
+
 FailureOr<Graph> Analysis::run() {
   func::FuncOp function = graph.function;
   graph.layer =
@@ -598,23 +657,8 @@ FailureOr<Graph> Analysis::run() {
     if (!graph.solves.empty())
       return fail("a vector state beside a matrix that is erased from");
   }
-  for (Value in : graph.output.getIns()) {
-    Value value = resolve(in);
-    auto type = cast<RankedTensorType>(value.getType());
-    if (yielded(value))
-      return fail("an output that reads rows of the tokens' maths");
-    if (type.isDynamicDim(0)) {
-      graph.reads.push_back({}); // An input: no sum.
-      continue;
-    }
-    auto terms = evaluate(value);
-    if (failed(terms))
-      return failure();
-    auto total = isColumn(value) ? vectorSum(*terms) : sum(*terms);
-    if (failed(total))
-      return failure();
-    graph.reads.push_back(*total);
-  }
+  if (failed(readOutputs()))
+    return failure();
   useRawInputs();
   return std::move(graph);
 }

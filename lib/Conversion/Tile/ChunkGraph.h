@@ -174,6 +174,9 @@ struct Graph {
   llvm::SmallVector<llvm::SmallVector<ScoreTile>> rowSums; ///< Sums of scores.
   llvm::SmallVector<Sum> reads; ///< What the output op reads of the scan.
   llvm::SmallVector<std::pair<unsigned, unsigned>> carry; ///< Key tile, block.
+  /// By output: its rows, where they do not depend on the state and read what a
+  /// map makes. `prepare` writes these; the others are the scan's.
+  llvm::SmallVector<Value> preparedOutputs;
   mutable chunk::OutputOp output; ///< mutable: op handles have no const access.
 
   /// Chunks that erase nothing only decay a state and add to it.
@@ -185,6 +188,8 @@ struct Graph {
   /// The argument behind a value: a block argument of the function or, through
   /// the maps, of a region. Null when the value is none.
   const Argument *argument(Value value) const;
+  /// The arguments of a region that a value of it is made from.
+  static llvm::SetVector<mlir::BlockArgument> sources(Value value);
   /// What an argument of a map's or output's region stands for: an argument of
   /// the function, or the value that another map yields.
   Value source(mlir::BlockArgument argument) const;

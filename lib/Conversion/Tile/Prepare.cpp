@@ -68,7 +68,10 @@ private:
   void exportScores(ArrayRef<Value> matrices, int64_t team);
   void allocateSolves();
   Value scaled(Value m, const Scale &scale, bool alongRows);
+  /// Columns of rows that a map makes, in a tile after a barrier.
+  Value rowsTile(Value rows);
   void storedBlocks();
+  void outputs();
   void vectors();
   Value vectorColumn(const TokenVector &vector);
   void keyWeights();
@@ -163,6 +166,9 @@ static SmallVector<Value> rowsNeeded(const Graph &graph) {
   for (const RowBlock &block : graph.blocks)
     if (block.kind == RowBlock::Stored)
       needed.push_back(block.rows);
+  for (Value rows : graph.preparedOutputs)
+    if (rows)
+      needed.push_back(rows);
   for (ArrayRef<ScoreTile> terms : graph.rowSums)
     for (const ScoreTile &term : terms)
       needed.append(term.columns.factors);
@@ -759,21 +765,33 @@ void Prepare::allocateSolves() {
   }
 }
 
+Value Prepare::rowsTile(Value rows) {
+  int64_t columns = cast<VectorType>(rows.getType()).getDimSize(0);
+  Value tile = b.alloc(b.shared(R, columns));
+  if (auto narrowed = rows.getDefiningOp<arith::TruncFOp>())
+    rows = narrowed.getIn(); // As it is stored anyway.
+  strips(columns, {}, [&](Value strip, Strips &) {
+    Value v = maths->vector(rows, strip);
+    if (!preservesZero(rows))
+      v = tile::ValidOp::create(b, v.getType(), v, b.getF32FloatAttr(0));
+    b.store(b.narrow(v), tile, strip);
+  });
+  tile::BarrierOp::create(b);
+  return tile;
+}
+
 void Prepare::storedBlocks() {
-  for (auto [i, block] : llvm::enumerate(graph.blocks)) {
-    if (block.kind != RowBlock::Stored)
-      continue;
-    int64_t columns = cast<VectorType>(block.rows.getType()).getDimSize(0);
-    Value tile = b.alloc(b.shared(R, columns));
-    strips(columns, {}, [&](Value strip, Strips &) {
-      Value v = maths->vector(block.rows, strip);
-      if (!preservesZero(block.rows))
-        v = tile::ValidOp::create(b, v.getType(), v, b.getF32FloatAttr(0));
-      b.store(b.narrow(v), tile, strip);
-    });
-    tile::BarrierOp::create(b);
-    tile::ExportOp::create(b, tile, blob.stored[i]);
-  }
+  for (auto [i, block] : llvm::enumerate(graph.blocks))
+    if (block.kind == RowBlock::Stored)
+      tile::ExportOp::create(b, rowsTile(block.rows), blob.stored[i]);
+}
+
+void Prepare::outputs() {
+  unsigned next = 0;
+  for (const Argument &argument : graph.arguments)
+    if (argument.role == "output")
+      if (Value rows = graph.preparedOutputs[next++])
+        tile::ExportRowsOp::create(b, rowsTile(rows), argument.name);
 }
 
 void Prepare::build() {
@@ -786,6 +804,7 @@ void Prepare::build() {
   fetchInputs();
   rowSums();
   storedBlocks();
+  outputs();
   if (graph.decay == Graph::Decay::Channel) {
     tables();
   } else if (graph.decay == Graph::Decay::Scalar) {

@@ -37,6 +37,8 @@ public:
       : b(b), graph(graph), blob(blob), schedule(schedule), R(graph.chunk),
         slice(schedule.slice) {}
   void build();
+  /// What is wrong with the chunk's size; empty when its stages fit.
+  std::string tooLarge();
 
 private:
   struct Ring {
@@ -48,6 +50,12 @@ private:
     unsigned addRows(TileBuilder &b, tile::SharedType type, StringRef input,
                      bool sliced);
   };
+  void planParts();
+  int64_t bytesFor(int64_t firstStages, int64_t secondStages) const;
+  /// Stages of the two rings; as few as may be where nothing fits.
+  std::pair<int64_t, int64_t> stages() const;
+  /// Are products put off to the next chunk?
+  bool defers() const;
   void makeRings();
   /// A block as a left operand: bf16 [slice, R].
   Value operand(unsigned block);
@@ -74,7 +82,11 @@ private:
   bool deferred(unsigned block) const {
     return graph.blocks[block].kind == RowBlock::Solve;
   }
-  void writeOutputs(ArrayRef<Value> sums, bool previous);
+  /// The outputs that are the scan's: name and rows.
+  SmallVector<std::pair<StringRef, Value>> outputs() const;
+  /// Their rows, in bf16.
+  SmallVector<Value> outputValues(ArrayRef<Value> sums);
+  void writeOutputs(ArrayRef<Value> values, bool previous);
   Value outputValue(Value v, ArrayRef<Value> sums);
   Value carryState(Value state);
   /// A vector [K] of the blob.
@@ -121,7 +133,7 @@ unsigned Scan::Ring::addRows(TileBuilder &b, tile::SharedType type,
   return parts.size() - 1;
 }
 
-void Scan::makeRings() {
+void Scan::planParts() {
   auto whole = [&](unsigned argument) {
     auto [it, isNew] = wholePart.insert({argument, 0});
     if (isNew)
@@ -143,10 +155,11 @@ void Scan::makeRings() {
       input(block.index);
   // Inputs that the output's maths read beside the sums.
   if (graph.output)
-    for (BlockArgument arg : graph.output.getBody().getArguments())
-      if (const Argument *argument = graph.argument(arg);
-          argument && argument->role == "input" && !argument->shape.empty())
-        input(argument - graph.arguments.begin());
+    for (auto [name, rows] : outputs())
+      for (BlockArgument arg : Graph::sources(rows))
+        if (const Argument *argument = graph.argument(arg);
+            argument && argument->role == "input" && !argument->shape.empty())
+          input(argument - graph.arguments.begin());
   for (auto [i, block] : llvm::enumerate(graph.blocks))
     storedPart.push_back(
         block.kind == RowBlock::Stored
@@ -177,29 +190,63 @@ void Scan::makeRings() {
     decayPart = row(blob.decay);
   if (blob.keySum >= 0)
     keySumPart = row(blob.keySum);
-  // Prefetch hides the memory's latency; what the chain reads first matters
-  // more. A product that is put off needs the stage before.
+}
+
+bool Scan::defers() const {
+  return llvm::any_of(graph.reads, [&](const Sum &s) {
+    return llvm::any_of(s.products,
+                        [&](auto product) { return deferred(product.second); });
+  });
+}
+
+int64_t Scan::bytesFor(int64_t firstStages, int64_t secondStages) const {
   auto bytes = [](const Ring &ring) {
     int64_t sum = 0;
     for (Type type : ring.types)
       sum += cast<tile::SharedType>(type).bytes();
     return (sum + 1023) / 1024 * 1024;
   };
-  int64_t left = schedule.shared - tileBytes(R, slice);
+  int64_t rest = graph.output ? tileBytes(R, slice) : 0;
   if (graph.vectorState && graph.output)
-    left -= 1024 * (1 + graph.readTiles.size()); // Its tile, and dots.
-  std::pair<int64_t, int64_t> stages = {2, 2};
-  for (auto [x, y] : {std::pair(3, 3), std::pair(3, 2), std::pair(2, 2)})
-    if (x * bytes(first) + y * bytes(second) <= left) {
-      stages = {x, y};
-      break;
-    }
+    rest += 1024 * (1 + graph.readTiles.size()); // Its tile, and dots.
+  return firstStages * bytes(first) + secondStages * bytes(second) + rest;
+}
+
+/// Prefetch hides the memory's latency; what the chain reads first matters
+/// more. A product that is put off needs the stage before.
+std::pair<int64_t, int64_t> Scan::stages() const {
   if (schedule.stages)
-    stages = {schedule.stages, schedule.stages};
+    return {schedule.stages, schedule.stages};
+  SmallVector<std::pair<int64_t, int64_t>> choices{
+      {3, 3}, {3, 2}, {2, 2}, {1, 2}};
+  if (!defers())
+    choices.append({{2, 1}, {1, 1}});
+  for (auto [x, y] : choices)
+    if (bytesFor(x, y) <= schedule.shared)
+      return {x, y};
+  return choices.back();
+}
+
+std::string Scan::tooLarge() {
+  planParts();
+  auto [x, y] = stages();
+  int64_t bytes = bytesFor(x, y);
+  if (schedule.stages || bytes <= schedule.shared)
+    return "";
+  return ("chunk = " + Twine(R) + " (its tiles take " + Twine(bytes / 1024) +
+          " KiB of shared memory, of " + Twine(schedule.shared / 1024) +
+          "; a smaller chunk takes less)")
+      .str();
+}
+
+void Scan::makeRings() {
+  planParts();
+  const auto [firstStages, secondStages] = stages();
   for (auto [ring, count] :
-       {std::pair(&first, stages.first), std::pair(&second, stages.second)})
-    ring->ring = tile::RingOp::create(b, tile::RingType::get(b.getContext()),
-                                      count, b.getArrayAttr(ring->parts));
+       {std::pair(&first, firstStages), std::pair(&second, secondStages)})
+    if (!ring->parts.empty())
+      ring->ring = tile::RingOp::create(b, tile::RingType::get(b.getContext()),
+                                        count, b.getArrayAttr(ring->parts));
 }
 
 Value Scan::dot(Value a, Value tile, Value onto, bool transposed) {
@@ -327,21 +374,33 @@ Value Scan::outputValue(Value v, ArrayRef<Value> sums) {
   return b.create(state)->getResult(0);
 }
 
-void Scan::writeOutputs(ArrayRef<Value> sums, bool previous) {
-  if (!graph.output)
-    return;
+SmallVector<std::pair<StringRef, Value>> Scan::outputs() const {
+  SmallVector<std::pair<StringRef, Value>> out;
   auto yield =
       cast<chunk::YieldOp>(graph.output.getBody().front().getTerminator());
   unsigned next = 0;
-  for (const Argument &argument : graph.arguments) {
-    if (argument.role != "output")
-      continue;
-    Value v = yield.getValues()[next++];
-    Value value = outputValue(v, sums);
-    if (getElementTypeOrSelf(value.getType()).isF32())
-      value = b.narrow(value);
-    tile::WriteRowsOp::create(b, value, panel, argument.name, previous);
-  }
+  for (const Argument &argument : graph.arguments)
+    if (argument.role == "output") {
+      if (!graph.preparedOutputs[next])
+        out.push_back({argument.name, yield.getValues()[next]});
+      ++next;
+    }
+  return out;
+}
+
+SmallVector<Value> Scan::outputValues(ArrayRef<Value> sums) {
+  SmallVector<Value> values;
+  for (auto [name, rows] : outputs())
+    values.push_back(outputValue(rows, sums));
+  for (Value &v : values)
+    if (getElementTypeOrSelf(v.getType()).isF32())
+      v = b.narrow(v);
+  return values;
+}
+
+void Scan::writeOutputs(ArrayRef<Value> values, bool previous) {
+  for (auto [value, output] : llvm::zip(values, outputs()))
+    tile::WriteRowsOp::create(b, value, panel, output.first, previous);
 }
 
 Value Scan::rowOf(unsigned part) {
@@ -401,7 +460,7 @@ void Scan::build() {
     for (auto [tile, block] : s.products)
       if (deferred(block) && !llvm::is_contained(waitingBlocks, block))
         waitingBlocks.push_back(block);
-  const bool defer = !waitingBlocks.empty();
+  const bool defer = defers();
   SmallVector<Value> init{start};
   // A vector state, and what a segment's decays come to: see Summary.cpp.
   // Neither is there where blocks are solved for.
@@ -479,6 +538,8 @@ void Scan::build() {
     b.setInsertionPointToStart(&body);
     fragments.assign(graph.blocks.size(), Value());
     auto acquired = [&](Ring &ring) {
+      if (!ring.ring)
+        return SmallVector<Value>(); // Inputs may be all that is needed.
       auto op = tile::AcquireOp::create(b, ring.types, ring.ring);
       return SmallVector<Value>(op.getResults());
     };
@@ -541,13 +602,7 @@ void Scan::build() {
     // that this chunk's can start.
     SmallVector<Value> ready;
     if (defer) {
-      auto yield =
-          cast<chunk::YieldOp>(graph.output.getBody().front().getTerminator());
-      for (Value v : yield.getValues())
-        ready.push_back(outputValue(v, before));
-      for (Value &v : ready)
-        if (getElementTypeOrSelf(v.getType()).isF32())
-          v = b.narrow(v);
+      ready = outputValues(before);
       tile::ReleaseOp::create(b, second.ring, /*previous=*/true);
     }
     SmallVector<Reads> pending(graph.reads.size());
@@ -601,19 +656,16 @@ void Scan::build() {
       if (s.ofVector)
         outs[i] = readVector(s);
     if (defer) {
-      unsigned at = 0;
-      for (const Argument &argument : graph.arguments)
-        if (argument.role == "output")
-          tile::WriteRowsOp::create(b, ready[at++], panel, argument.name, true);
+      writeOutputs(ready, /*previous=*/true);
       carried.append(outs);
       for (unsigned block : waitingBlocks)
         carried.push_back(operand(block));
-    } else {
-      writeOutputs(outs, false);
+    } else if (graph.output) {
+      writeOutputs(outputValues(outs), false);
     }
-    tile::ReleaseOp::create(b, first.ring, false);
-    if (!defer)
-      tile::ReleaseOp::create(b, second.ring, false);
+    for (const Ring &ring : {first, second})
+      if (ring.ring && !(defer && ring.ring == second.ring))
+        tile::ReleaseOp::create(b, ring.ring, false);
     tile::YieldOp::create(b, carried);
   }
   SmallVector<Type> types;
@@ -628,8 +680,9 @@ void Scan::build() {
     auto op = tile::PreviousOp::create(b, second.types, second.ring);
     cBefore.assign(op.getResults().begin(), op.getResults().end());
     writeOutputs(
-        finish(withFactors(chunks.getResults().slice(1, graph.reads.size())),
-               chunks.getResults().drop_front(1 + graph.reads.size())),
+        outputValues(finish(
+            withFactors(chunks.getResults().slice(1, graph.reads.size())),
+            chunks.getResults().drop_front(1 + graph.reads.size()))),
         true);
   }
   tile::StoreStateOp::create(b, chunks.getResult(0), stateArgument->name,
@@ -639,6 +692,13 @@ void Scan::build() {
                                /*summary=*/!graph.output);
   if (wholeDecay)
     tile::StoreDecayOp::create(b, chunks.getResults().back());
+}
+
+std::string plum::totile::scanTooLarge(MLIRContext *context, const Graph &graph,
+                                       const BlobLayout &blob,
+                                       const Schedule &schedule) {
+  TileBuilder b(UnknownLoc::get(context), context);
+  return Scan(b, graph, blob, schedule).tooLarge();
 }
 
 void plum::totile::buildScan(ModuleOp module, const Graph &graph,

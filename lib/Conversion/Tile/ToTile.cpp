@@ -127,6 +127,16 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
       FailureOr<Graph> graph = analyse(function, why);
       if (succeeded(graph))
         why = unsupported(*graph);
+      Schedule schedule;
+      BlobLayout blob;
+      if (why.empty()) {
+        const bool cut = slice && graph->V % slice == 0;
+        schedule.slice = cut ? int64_t(slice) : graph->V % 64 ? graph->V : 64;
+        schedule.stages = stages;
+        schedule.shared = shared;
+        blob = layoutBlob(*graph);
+        why = scanTooLarge(&getContext(), *graph, blob, schedule);
+      }
       if (!why.empty()) {
         InFlightDiagnostic warning =
             function.emitWarning()
@@ -142,11 +152,6 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
                              << slice;
         return signalPassFailure();
       }
-      Schedule schedule;
-      schedule.slice = slice ? int64_t(slice) : graph->V % 64 ? graph->V : 64;
-      schedule.stages = stages;
-      schedule.shared = shared;
-      BlobLayout blob = layoutBlob(*graph);
       buildPrepare(module, *graph, blob);
       auto [chain, chainBlob] = chainOf(*graph, blob);
       buildScan(module, chain, chainBlob, schedule);

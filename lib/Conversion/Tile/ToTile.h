@@ -52,6 +52,9 @@ void buildPrepare(mlir::ModuleOp module, const Graph &graph,
 /// is left; see Summary.cpp.
 std::pair<Graph, BlobLayout> chainOf(const Graph &graph,
                                      const BlobLayout &blob);
+/// Why the scan cannot have its tiles in shared memory; empty when it can.
+std::string scanTooLarge(mlir::MLIRContext *context, const Graph &graph,
+                         const BlobLayout &blob, const Schedule &schedule);
 /// The kernel `scan`, or of a graph without outputs `summary`.
 void buildScan(mlir::ModuleOp module, const Graph &graph,
                const BlobLayout &blob, const Schedule &schedule);

@@ -343,3 +343,28 @@ tile.kernel @store_decay_c2 "summary" chunk 16 warps 1 arguments [] blob 0 slice
   // expected-error @below {{'tile.store_decay' op expects the decay in layout linear, got acc_row}}
   tile.store_decay %d : tensor<16xf32, #tile.layout<acc_row>>
 }
+
+// -----
+
+// expected-note @below {{the kernel}}
+tile.kernel @export_rows_c1_role "scan" chunk 16 warps 1 arguments [#tile.arg<"o" : bf16>] blob 0 slice 16 of 1 {
+  %t = tile.alloc : <16, 64, bf16>
+  // expected-error @below {{'tile.export_rows' op expects a kernel that prepares, got role 'scan'}}
+  tile.export_rows %t to "o" : <16, 64, bf16>
+}
+
+// -----
+
+tile.kernel @export_rows_c1 "prepare" chunk 16 warps 1 arguments [#tile.arg<"o" : f32>] blob 0 {
+  %t = tile.alloc : <16, 64, bf16>
+  // expected-error @below {{'tile.export_rows' op expects 'o' to be of 'bf16', got 'f32'}}
+  tile.export_rows %t to "o" : <16, 64, bf16>
+}
+
+// -----
+
+tile.kernel @export_rows_c2 "prepare" chunk 16 warps 1 arguments [#tile.arg<"o" : bf16>] blob 0 {
+  %t = tile.alloc : <32, 64, bf16>
+  // expected-error @below {{'tile.export_rows' op expects a tile of 16 x 64, got '!tile.shared<32, 64, bf16>'}}
+  tile.export_rows %t to "o" : <32, 64, bf16>
+}
