@@ -94,6 +94,13 @@ LogicalResult PartAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+/// "k1,k2" as a name.
+static std::string joined(StringRef names) {
+  std::string name = names.str();
+  llvm::replace(name, ',', '_');
+  return name;
+}
+
 Type KernelOp::elementOf(StringRef name) {
   for (auto argument : getArguments().getAsRange<ArgumentAttr>())
     if (argument.getName() == name)
@@ -111,7 +118,7 @@ static std::string partName(Value ring, unsigned i) {
   if (!op || i >= op.getParts().size())
     return "part";
   auto part = cast<PartAttr>(op.getParts()[i]);
-  return part.getRows() ? part.getRows().str()
+  return part.getRows() ? joined(part.getRows())
                         : "at" + std::to_string(part.getBlob());
 }
 
@@ -124,7 +131,7 @@ static std::string nameOf(Value value) {
   if (isa<AllocOp>(op)) {
     for (Operation *user : value.getUsers())
       if (auto fetch = dyn_cast<FetchOp>(user))
-        return fetch.getInput().str();
+        return joined(fetch.getInput());
     return "tile";
   }
   unsigned number = cast<OpResult>(value).getResultNumber();
@@ -137,7 +144,7 @@ static std::string nameOf(Value value) {
   if (auto param = dyn_cast<ParamOp>(op))
     return param.getName().str();
   if (auto column = dyn_cast<ColumnOp>(op))
-    return column.getName().str();
+    return joined(column.getName());
   if (auto state = dyn_cast<LoadStateOp>(op))
     return state.getName().str();
   return "";

@@ -42,7 +42,7 @@ def Tile_Dialect : Dialect {
     to copy in one piece.
 
     In the descriptions w is the number of warps, C that of the chunk's tokens,
-    and m = 16 w. A kernel that scans is one with the role `scan` or `summary`.
+    R that of its rows (C, where a token is one update), and m = 16 w. A kernel that scans is one with the role `scan` or `summary`.
 
     It is a dialect of its own because what makes a program legal here is where
     its values are: in which registers, under which barrier, in which stage.

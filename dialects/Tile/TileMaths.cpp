@@ -30,9 +30,9 @@ LogicalResult ValidOp::verify() {
   if (!kernel)
     return failure();
   // valid_c2
-  const int64_t chunk = kernel.getChunk();
-  if (dim(getValue(), 0) != chunk)
-    return emitOpError() << "expects " << chunk << " rows, got "
+  const int64_t rows = kernel.rows();
+  if (dim(getValue(), 0) != rows)
+    return emitOpError() << "expects " << rows << " rows, got "
                          << getValue().getType();
   if (failed(expectSameType(*this)))
     return failure();

@@ -187,7 +187,7 @@ def Tile_RingOp : Tile_Letter<"ring", "ring", [HasParent<"KernelOp">]> {
 
     Constraints: (C1) the kernel scans. (C2) there is a stage and a part. (C3) a
     part of the blob starts at a multiple of 16 bytes and lies within the blob.
-    (C4) a part with rows is [C, columns], `sliced` [C, slice], of an argument of
+    (C4) a part with rows is [R, columns], `sliced` [R, slice], of an argument of
     the part's element.
 
     Example:
@@ -297,7 +297,7 @@ def Tile_FetchOp : Tile_Op<"fetch"> {
     copies.
 
     Constraints: (C1) stands in `prepare`. (C2) `input` is an argument of the
-    tile's element. (C3) the tile has C rows.
+    tile's element. (C3) the tile has R rows.
 
     Example:
     ```mlir
@@ -358,7 +358,7 @@ def Tile_ColumnOp : Tile_Named<"column"> {
     Tokens past the end of the sequence read 0.
 
     Constraints: (C1) stands in `prepare`. (C2) `name` is an argument of the
-    kernel. (C3) the result is [C].
+    kernel. (C3) the result is [R].
 
     Example:
     ```mlir
@@ -370,6 +370,25 @@ def Tile_ColumnOp : Tile_Named<"column"> {
   let arguments = (ins StrAttr:$name);
   let results = (outs Tile_Vector:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_StepOp : Tile_Op<"step"> {
+  let summary = "say which of its token's steps each row is";
+  let description = [{
+    0.0, 1.0, ..., as a column: where steps differ in more than what they read.
+
+    Constraints: (C1) stands in `prepare`. (C2) the result is [R].
+
+    Example:
+    ```mlir
+    tile.kernel @steps "prepare" chunk 16 steps 2 warps 2 arguments [] blob 0 {
+      %s = tile.step : tensor<32xf32>
+    }
+    ```
+  }];
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 
@@ -408,7 +427,7 @@ def Tile_ExportVectorOp : Tile_Op<"export_vector"> {
 
     Constraints: (C1) stands in `prepare`. (C2) the bytes from `blob` on lie
     within the blob and start at a multiple of 16. (C3) with `tokens` the vector is
-    [C]. (C4) layouts: linear; with `tokens` acc_col.
+    [R]. (C4) layouts: linear; with `tokens` acc_col.
 
     Example:
     ```mlir
@@ -453,7 +472,7 @@ def Tile_ExportRowsOp : Tile_Op<"export_rows"> {
     does not depend on the state is done here.
 
     Constraints: (C1) stands in `prepare`, and `output` is an argument of bf16. (C2)
-    the tile has C rows.
+    the tile has R rows.
 
     Example:
     ```mlir
@@ -473,13 +492,13 @@ def Tile_ExportRowsOp : Tile_Op<"export_rows"> {
 def Tile_WriteRowsOp : Tile_Op<"write_rows", [ParentOneOf<["ChunksOp", "TailOp"]>]> {
   let summary = "write rows of an output through shared memory";
   let description = [{
-    `value` is transposed, [slice, C]. Written are the rows of this chunk, or with
+    `value` is transposed, [slice, R]. Written are the rows of this chunk, or with
     `previous` of the chunk before, that are inside the sequence; the columns of
     the kernel's slice. Each warpgroup (the team, where smaller) writes the columns
     that it stored; its barriers are inside.
 
-    Constraints: (C1) `output` is an argument of bf16. (C2) the value is [slice, C],
-    the panel [C, slice]. (C3) layouts: acc.
+    Constraints: (C1) `output` is an argument of bf16. (C2) the value is [slice, R],
+    the panel [R, slice]. (C3) layouts: acc.
 
     Example:
     ```mlir

@@ -15,6 +15,24 @@
 using namespace mlir;
 using namespace plum::tile;
 
+/// Rows of one input, or of one for each step.
+static LogicalResult expectInputs(Operation *op, KernelOp kernel,
+                                  StringRef names, Type element = Type()) {
+  SmallVector<StringRef> list;
+  names.split(list, ',');
+  const int64_t steps = kernel.getSteps();
+  if (list.size() != 1 && int64_t(list.size()) != steps)
+    return op->emitOpError() << "expects an input, or one for each of " << steps
+                             << " steps, got '" << names << "'";
+  for (StringRef name : list) {
+    if (!element)
+      element = kernel.elementOf(name); // All are of one.
+    if (failed(expectArgument(op, kernel, name, element)))
+      return failure();
+  }
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Structure
 //===----------------------------------------------------------------------===//
@@ -32,16 +50,19 @@ LogicalResult KernelOp::verify() {
   if (chunk < 16 || chunk % 16)
     return emitOpError() << "expects a chunk of a multiple of 16 tokens, got "
                          << chunk;
+  // kernel_c11
+  if (int64_t(getSteps()) < 1)
+    return emitOpError() << "expects a step or more, got " << getSteps();
   // kernel_c4
   if (prepares ? slice != 0 || slices != 1 : slices < 1)
     return emitOpError() << "expects "
                          << (prepares ? "no slices in 'prepare'" : "slices")
                          << ", got " << slices << " of " << slice << " columns";
   // kernel_c3
-  const int64_t rows = prepares ? chunk : slice;
+  const int64_t rows = prepares ? this->rows() : slice;
   if (warps < 1 || warps * 16 != rows)
     return emitOpError() << "expects a warp for every 16 of " << rows
-                         << (prepares ? " tokens" : " columns") << ", got "
+                         << (prepares ? " rows" : " columns") << ", got "
                          << warps;
   // kernel_c10
   const int64_t teams = getTeams();
@@ -351,13 +372,12 @@ LogicalResult RingOp::verify() {
       continue;
     }
     // ring_c4
-    if (failed(
-            expectArgument(*this, kernel, part.getRows(), type.getElement())))
+    if (failed(expectInputs(*this, kernel, part.getRows(), type.getElement())))
       return failure();
     const int64_t cols =
         part.getSliced() ? int64_t(kernel.getSlice()) : type.getCols();
-    if (type.getRows() != int64_t(kernel.getChunk()) || type.getCols() != cols)
-      return emitOpError() << "expects rows of " << kernel.getChunk() << " x "
+    if (type.getRows() != kernel.rows() || type.getCols() != cols)
+      return emitOpError() << "expects rows of " << kernel.rows() << " x "
                            << cols << ", got " << type;
   }
   return success();
@@ -418,10 +438,10 @@ LogicalResult FetchOp::verify() {
     return failure();
   SharedType to = getTo().getType();
   // fetch_c2
-  if (failed(expectArgument(*this, kernel, getInput(), to.getElement())))
+  if (failed(expectInputs(*this, kernel, getInput(), to.getElement())))
     return failure();
   // fetch_c3
-  return expectTile(*this, "a tile", getTo(), kernel.getChunk(), to.getCols());
+  return expectTile(*this, "a tile", getTo(), kernel.rows(), to.getCols());
 }
 
 LogicalResult ParamOp::verify() {
@@ -446,11 +466,18 @@ LogicalResult ColumnOp::verify() {
   // column_c1
   KernelOp kernel = expectKernel(*this, /*scans=*/false);
   // column_c2
-  if (!kernel || failed(expectArgument(*this, kernel, getName())))
+  if (!kernel || failed(expectInputs(*this, kernel, getName())))
     return failure();
   // column_c3
-  return expectTensor(*this, "a column", getResult(),
-                      int64_t(kernel.getChunk()));
+  return expectTensor(*this, "a column", getResult(), kernel.rows());
+}
+
+LogicalResult StepOp::verify() {
+  // step_c1
+  KernelOp kernel = expectKernel(*this, /*scans=*/false);
+  // step_c2
+  return kernel ? expectTensor(*this, "a column", getResult(), kernel.rows())
+                : failure();
 }
 
 /// Bytes [offset, offset + bytes) of what a preparing kernel leaves.
@@ -478,8 +505,8 @@ LogicalResult ExportVectorOp::verify() {
   if (failed(expectInBlob(*this, getBlob(), 4 * length)))
     return failure();
   // export_vector_c3
-  const int64_t chunk = expectKernel(*this, std::nullopt).getChunk();
-  if (getTokens() && failed(expectTensor(*this, "a value", getValue(), chunk)))
+  const int64_t rows = expectKernel(*this, std::nullopt).rows();
+  if (getTokens() && failed(expectTensor(*this, "a value", getValue(), rows)))
     return failure();
   // export_vector_c4
   return expectLayout(*this, "the value", getValue(),
@@ -503,8 +530,7 @@ LogicalResult ExportRowsOp::verify() {
       failed(expectArgument(*this, kernel, getOutput(), tile.getElement())))
     return failure();
   // export_rows_c2
-  return expectTile(*this, "a tile", getTile(), kernel.getChunk(),
-                    tile.getCols());
+  return expectTile(*this, "a tile", getTile(), kernel.rows(), tile.getCols());
 }
 
 LogicalResult WriteRowsOp::verify() {
@@ -513,10 +539,10 @@ LogicalResult WriteRowsOp::verify() {
   if (!kernel || failed(expectArgument(*this, kernel, getOutput(),
                                        getPanel().getType().getElement())))
     return failure();
-  const int64_t chunk = kernel.getChunk(), slice = kernel.getSlice();
+  const int64_t rows = kernel.rows(), slice = kernel.getSlice();
   // write_rows_c2
-  if (failed(expectTensor(*this, "a value", getValue(), {slice, chunk})) ||
-      failed(expectTile(*this, "a panel", getPanel(), chunk, slice)))
+  if (failed(expectTensor(*this, "a value", getValue(), {slice, rows})) ||
+      failed(expectTile(*this, "a panel", getPanel(), rows, slice)))
     return failure();
   // write_rows_c3
   return expectAcc(*this);

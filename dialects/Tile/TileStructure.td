@@ -32,13 +32,19 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, N
     for scan, for each chunk and head. `diagonal` says that chunks erase nothing:
     then M is diagonal, and segments have its diagonal instead.
 
+    With `steps` n a token is n updates, one after another, and each is a row: a
+    chunk of C tokens has R = n C rows, row i being update i mod n of token i / n.
+    Where rows of inputs are read, an op names one input, whose row of the token is
+    read n times, or as many as there are steps, "k1,k2", each being read for its
+    step. Outputs are those of a token's last row.
+
     Constraints: (C1) the role is one of these. (C2) `chunk` is a positive multiple
-    of 16. (C3) `warps` is chunk / 16 in `prepare`, else slice / 16, and at least
+    of 16. (C3) `warps` is R / 16 in `prepare`, else slice / 16, and at least
     1. (C4) there are slices, in `prepare` one of 0 columns. (C5) `arguments` have
     different names. (C6) `blob` is a multiple of 16, and not negative. (C7)
     matrices inside have 16 x warps rows. (C8) of the tensors inside, all have a
     layout or none. (C9) `diagonal` is not of `prepare`. (C10) `teams` is at least 1,
-    and 1 unless the role is `prepare`.
+    and 1 unless the role is `prepare`. (C11) there is a step or more.
 
     Example:
     ```mlir
@@ -52,10 +58,10 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, N
                        TypedArrayAttrBase<Tile_ArgumentAttr, "the tensors of plum_gpu_args">:$arguments,
                        I64Attr:$blob, DefaultValuedAttr<I64Attr, "0">:$slice,
                        DefaultValuedAttr<I64Attr, "1">:$slices, UnitAttr:$diagonal,
-                       DefaultValuedAttr<I64Attr, "1">:$teams);
+                       DefaultValuedAttr<I64Attr, "1">:$teams, DefaultValuedAttr<I64Attr, "1">:$steps);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name $role `chunk` $chunk `warps` $warps (`teams` $teams^)? `arguments` $arguments `blob` $blob
+    $sym_name $role `chunk` $chunk (`steps` $steps^)? `warps` $warps (`teams` $teams^)? `arguments` $arguments `blob` $blob
     (`slice` $slice^ `of` $slices)? (`diagonal` $diagonal^)? attr-dict-with-keyword $body
   }];
   let hasVerifier = 1;
@@ -63,6 +69,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, N
   let extraClassDeclaration = [{
     /// Goes through the chunks of a segment: `scan` or `summary`.
     bool scans() { return getRole() != "prepare"; }
+    /// Rows of a chunk.
+    int64_t rows() { return int64_t(getChunk()) * int64_t(getSteps()); }
     /// Element type of an argument; null where there is none of that name.
     ::mlir::Type elementOf(::llvm::StringRef name);
   }];

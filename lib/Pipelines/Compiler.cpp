@@ -66,6 +66,7 @@ public:
 
 private:
   Status chooseTarget();
+  std::vector<int64_t> chunks() const;
   Result<std::string> ptx();
   Result<std::string> cubin(const std::string &ptx, const std::string &ptxas);
   void listen(mlir::Diagnostic &diag);
@@ -82,6 +83,7 @@ private:
   OwningOpRef<ModuleOp> module;
   std::optional<HostTarget> host; ///< Or
   const GpuChip *chip = nullptr;  ///< a GPU.
+  int64_t steps = 1; ///< Updates a token, once the normal form is there.
   std::vector<std::string> logDecays;
 };
 
@@ -164,6 +166,28 @@ Status Compilation::chooseTarget() {
   return Status::ok();
 }
 
+/// Updates that a token makes to a state in turn; of the state with most.
+static int64_t stepsOf(ModuleOp module) {
+  llvm::DenseMap<Value, int64_t> count;
+  int64_t most = 1;
+  module.walk([&](assoc::StepOp step) {
+    int64_t n = count.lookup(step.getState()) + 1;
+    count[step.getResult()] = n;
+    most = std::max(most, n);
+  });
+  return most;
+}
+
+std::vector<int64_t> Compilation::chunks() const {
+  if (!options.chunks.empty())
+    return options.chunks;
+  // A GPU's chunk has 64 rows, and a row for each update.
+  int64_t size = 64;
+  while (chip && size > 16 && size * steps > 64)
+    size /= 2;
+  return {size};
+}
+
 Status Compilation::run(StringRef last) {
   if (Status status = chooseTarget(); !status)
     return status;
@@ -193,8 +217,6 @@ Status Compilation::run(StringRef last) {
 
   PhaseOptions phase;
   phase.chunks.clear();
-  if (options.form != Form::Step)
-    phase.chunks.assign(options.chunks.begin(), options.chunks.end());
   if (host) {
     phase.lanes = host->lanes();
     phase.registers = host->registers();
@@ -205,6 +227,11 @@ Status Compilation::run(StringRef last) {
     phase.stages = options.stages;
   }
   for (const Phase &each : phasesFor(chip ? Machine::GPU : Machine::CPU)) {
+    if (each.name == "chunk" && options.form != Form::Step) {
+      steps = stepsOf(*module);
+      std::vector<int64_t> sizes = chunks();
+      phase.chunks.assign(sizes.begin(), sizes.end());
+    }
     if (each.build) {
       PassManager pm(&context);
       each.build(pm, phase);
@@ -362,7 +389,7 @@ Status Compilation::addKernels(Manifest &manifest) {
     listen(diag);
     return success();
   });
-  if (mlir::failed(readKernelFacts(*module, chip != nullptr, options.chunks,
+  if (mlir::failed(readKernelFacts(*module, chip != nullptr, chunks(),
                                    manifest.kernels)))
     return failure();
   const bool chunkOnly = options.form == Form::Chunk;
@@ -380,6 +407,7 @@ LayerFacts Compilation::facts() {
   LayerFacts facts;
   facts.manifest = manifest();
   facts.chunked = layer->affine;
+  facts.steps = stepsOf(*module);
   module->walk([&](assoc::StepOp step) {
     facts.erases += step.getAlong().size();
     facts.writes += step.getKeys().size();

@@ -63,6 +63,9 @@ std::string objection(const LayerFacts &facts, const TuningSchedule &schedule,
            " tokens";
   if (!device.gpu)
     return ""; // Products of decays lose nothing; memory is no limit.
+  if (facts.steps > 1 && schedule.chunk * facts.steps > 64)
+    return "rows: " + std::to_string(facts.steps) +
+           " updates a token are as many rows, of 64";
   double limit = standardLimits(facts.manifest).r / 4;
   if (facts.lowestLogDecay) {
     double loss = decayLoss(schedule.chunk, *facts.lowestLogDecay);

@@ -50,14 +50,43 @@ assoc.layer @odd_value args [#assoc.arg<input "q">, #assoc.arg<input "k">, #asso
 // -----
 
 !S = !assoc.state<32, 64, kv, f32, f32>
-// expected-warning @below {{no chunk kernels for this layer on a GPU: several updates a token}}
+// expected-warning @below {{no chunk kernels for this layer on a GPU: chunk = 32 (a multiple of 16, at most 21)}}
 // expected-note @below {{the step kernel runs it}}
-assoc.layer @twice args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<state "S">] outputs ["o"] {
+assoc.layer @three_rows args [#assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<state "S">] outputs ["o"] {
+^bb0(%k: vector<32xf32>, %v: vector<64xf32>, %S: !S):
+  %minus = arith.constant -1.0 : f32
+  %S1 = assoc.step %S erase along(%k) by(%minus) at(%k) of(%S) decayed [false] write keys(%k) values(%v) : !S
+  %S2 = assoc.step %S1 erase along(%k) by(%minus) at(%k) of(%S1) decayed [false] write keys(%k) values(%v) : !S
+  %S3 = assoc.step %S2 erase along(%k) by(%minus) at(%k) of(%S2) decayed [false] write keys(%k) values(%v) : !S
+  %o = assoc.read %S3 at %k : !S
+  assoc.yield %o, %S3 : vector<64xf32>, !S
+}
+
+// -----
+
+!S = !assoc.state<32, 64, kv, f32, f32>
+// expected-warning @below {{no chunk kernels for this layer on a GPU: updates of one token that do not match each other}}
+// expected-note @below {{the step kernel runs it}}
+assoc.layer @one_erases args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<input "a">, #assoc.arg<state "S">] outputs ["o"] {
+^bb0(%q: vector<32xf32>, %k: vector<32xf32>, %v: vector<64xf32>, %a: f32, %S: !S):
+  %minus = arith.constant -1.0 : f32
+  %S1 = assoc.step %S erase along(%k) by(%minus) at(%k) of(%S) decayed [false] write keys(%k) values(%v) : !S
+  %S2 = assoc.step %S1 decay log(%a : f32) write keys(%q) values(%v) : !S
+  %o = assoc.read %S2 at %q : !S
+  assoc.yield %o, %S2 : vector<64xf32>, !S
+}
+
+// -----
+
+!S = !assoc.state<32, 64, kv, f32, f32>
+// expected-warning @below {{no chunk kernels for this layer on a GPU: updates of one token that do not match each other}}
+// expected-note @below {{the step kernel runs it}}
+assoc.layer @read_between args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<state "S">] outputs ["o"] {
 ^bb0(%q: vector<32xf32>, %k: vector<32xf32>, %v: vector<64xf32>, %S: !S):
   %minus = arith.constant -1.0 : f32
   %S1 = assoc.step %S erase along(%k) by(%minus) at(%k) of(%S) decayed [false] write keys(%k) values(%v) : !S
   %S2 = assoc.step %S1 erase along(%q) by(%minus) at(%q) of(%S1) decayed [false] write keys(%q) values(%v) : !S
-  %o = assoc.read %S2 at %q : !S
+  %o = assoc.read %S1 at %q : !S
   assoc.yield %o, %S2 : vector<64xf32>, !S
 }
 

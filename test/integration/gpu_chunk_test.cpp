@@ -73,8 +73,10 @@ void check(const Spec &spec, const Run &run, Sizes sizes, uint32_t seed,
                      std::to_string(run.segments));
 }
 
-void check(const Run &run, Sizes sizes, uint32_t seed, bool states,
+void check(Run run, Sizes sizes, uint32_t seed, bool states,
            std::vector<int64_t> offsets = {}) {
+  if (run.layer == "deltaproduct") // Two rows a token.
+    run.chunk = std::min<int64_t>(run.chunk, 32);
   check(shippedSpec(run.layer, run.dims), run, sizes, seed, states, offsets);
 }
 
@@ -179,11 +181,50 @@ TEST(GpuChunkVectorState, Decays) {
     }
 }
 
+// Tokens of several updates: the same maths on other inputs becomes one, the
+// rest a choice by the step; decays between updates, one or one a channel.
+TEST(GpuChunkSteps, OfOneToken) {
+  std::string three = R"(layer three(K = 32, V = 48) {
+  input  q, k1, k2, k3 : [K] bf16
+  input  v1, v2, v3    : [V] bf16
+  input  a, b1, b2, b3 : bf16
+  state  S : [K, V] f32
+  S = exp(-softplus(a)) * S
+  S += sigmoid(b1) * l2norm(k1, eps = 1e-6)^T @ (v1 - l2norm(k1, eps = 1e-6) @ S)
+  S += sigmoid(b2) * l2norm(k2, eps = 1e-6)^T @ (v2 - l2norm(k2, eps = 1e-6) @ S)
+  S += sigmoid(b3) * l2norm(k3, eps = 1e-6)^T @ (v3 - l2norm(k3, eps = 1e-6) @ S)
+  output o : [V] bf16 = q @ S
+})";
+  std::string uneven = R"(layer uneven(K = 32, V = 48) {
+  input  q, k1, k2, a : [K] bf16
+  input  v1, v2       : [V] bf16
+  input  c, b         : bf16
+  state  S : [K, V] f32
+  kn1 = l2norm(k1, eps = 1e-6)
+  kn2 = l2norm(k2 + q, eps = 1e-4) * 0.5
+  S = diag(exp(-softplus(a))) @ S
+  S += sigmoid(b) * kn1^T @ (v1 - kn1 @ S)
+  S = exp(-softplus(c)) * S
+  S += kn2^T @ (2 * v2 - kn2 @ S)
+  output o : [V] bf16 = q @ S
+})";
+  struct {
+    Spec spec;
+    int64_t chunk;
+  } cases[] = {{{"three", three, {}}, 16}, {{"uneven", uneven, {}}, 32}};
+  for (const auto &[spec, chunk] : cases)
+    for (std::string target : {"sm_90a", "sm_80"}) {
+      check(spec, {"", {}, chunk, target}, {1, chunk + 1, 2}, 41, true);
+      check(spec, {"", {}, chunk, target, 3}, {1, 190, 1}, 43, true,
+            {0, 0, 1, 30, 180, 180, 190});
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Layers, GpuChunk,
                          ::testing::Values("kda_k3", "kda", "gated_deltanet",
                                            "deltanet", "gla", "mamba2",
                                            "retnet", "gdn2", "linear_attention",
-                                           "rwkv7"),
+                                           "rwkv7", "deltaproduct"),
                          [](const auto &info) { return info.param; });
 
 } // namespace

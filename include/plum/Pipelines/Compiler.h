@@ -29,8 +29,9 @@ struct CompileOptions {
   frontend::SpecOptions spec;
   /// Auto: step and chunk kernels; Step: only the step kernel.
   Form form = Form::Auto;
-  /// Chunk sizes C (powers of two, 1 to 256) to make kernels for.
-  std::vector<int64_t> chunks = {64};
+  /// Chunk sizes C (powers of two, 1 to 256) to make kernels for; none: 64, and
+  /// on a GPU, where each update of a token is a row, fewer for several updates.
+  std::vector<int64_t> chunks;
   Precision precision = Precision::Default;
   std::string target = "cpu"; ///< Or a GPU: "sm_80", "sm_90a".
   /// Of chunk kernels for a GPU, see ToTilePass; 0: as the passes decide.
@@ -92,6 +93,7 @@ struct LayerFacts {
   bool chunked = false; ///< Has a chunkwise form.
   int64_t erases = 0;   ///< Erased directions, all states and steps together.
   int64_t writes = 0;   ///< Written ones.
+  int64_t steps = 1;    ///< Updates of a state that a token makes in turn.
   /// Lowest log decay that is proven; nothing: there is a decay without one.
   /// 0 without decays.
   std::optional<double> lowestLogDecay = 0;

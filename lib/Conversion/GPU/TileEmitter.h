@@ -129,6 +129,11 @@ private:
   void element(tile::ElementOp op);
   void param(tile::ParamOp op);
   void column(tile::ColumnOp op);
+  void step(tile::StepOp op);
+  /// Writes a tile's rows, by `threads` threads, to the rows of an output:
+  /// those of `tokens` tokens.
+  void copyOut(Value base, int64_t R, int64_t pieces, Value thread,
+               int64_t threads, Value address, Value stride, Value tokens);
   void valid(tile::ValidOp op);
   void fetch(tile::FetchOp op);
   void exportTile(tile::ExportOp op);
@@ -209,6 +214,19 @@ private:
   /// Address (i64) of token `firstRow` of this sequence and head.
   Value rowAddress(llvm::StringRef name, Value row);
   Value paramAddress(llvm::StringRef name);
+  /// Where rows of inputs are: "k" or, one for each step, "k1,k2".
+  struct Inputs {
+    llvm::SmallVector<Value> base, stride; ///< Of the first row; i64.
+  };
+  Inputs inputs(llvm::StringRef names, Value firstRow);
+  /// Base and stride of the input that a row is read from.
+  std::pair<Value, Value> inputOf(const Inputs &inputs, Value row);
+  /// Address of a row of the chunk.
+  Value inputRow(const Inputs &inputs, Value row);
+  /// Rows of the chunk that are there.
+  Value validRows(Value tokens) {
+    return steps == 1 ? tokens : p.mul(tokens, steps);
+  }
 
   /// Of all teams, or in a tile.team of that one.
   void teamBarrier();
@@ -224,7 +242,8 @@ private:
   const int64_t warps, teams; ///< Of a team; teams of prepare.
   int64_t threads;            ///< Of all teams, or of the one in a tile.team.
   std::optional<int64_t> within; ///< The number of that one.
-  const int64_t C;               ///< Rows of a chunk.
+  const int64_t C;               ///< Tokens of a chunk.
+  const int64_t steps;           ///< Rows of a token.
   bool scan, wide;               ///< scan: or summary. wide: products by wgmma.
   bool summary;
   Segment scratch; ///< Of the state (scan).

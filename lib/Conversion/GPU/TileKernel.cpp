@@ -106,7 +106,7 @@ int64_t plum::gpu::planShared(tile::KernelOp kernel) {
 TileEmitter::TileEmitter(Ptx &p, tile::KernelOp kernel)
     : p(p), kernel(kernel), warps(kernel.getWarps()), teams(kernel.getTeams()),
       threads(warps * teams * 32), C(kernel.getChunk()),
-      scan(kernel.getRole() != "prepare"),
+      steps(kernel.getSteps()), scan(kernel.getRole() != "prepare"),
       wide(scan && p.chip.hopper() && warps % 4 == 0),
       summary(kernel.getRole() == "summary") {
   scratch.V = kernel.getSlice() * kernel.getSlices();
@@ -844,6 +844,7 @@ void TileEmitter::emitOp(Operation *op) {
       .Case([&](tile::ElementOp o) { element(o); })
       .Case([&](tile::ParamOp o) { param(o); })
       .Case([&](tile::ColumnOp o) { column(o); })
+      .Case([&](tile::StepOp o) { step(o); })
       .Case([&](tile::ValidOp o) { valid(o); })
       .Case([&](tile::FetchOp o) { fetch(o); })
       .Case([&](tile::ExportOp o) { exportTile(o); })

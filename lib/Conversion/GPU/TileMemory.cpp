@@ -286,6 +286,31 @@ Value TileEmitter::paramAddress(StringRef name) {
                p.mul(p.toI64(headOf(name)), field64(name, FIELD(head))));
 }
 
+TileEmitter::Inputs TileEmitter::inputs(StringRef names, Value firstRow) {
+  SmallVector<StringRef> list;
+  names.split(list, ',');
+  Inputs out;
+  for (StringRef name : list) {
+    out.base.push_back(rowAddress(name, firstRow));
+    out.stride.push_back(field64(name, FIELD(token)));
+  }
+  return out;
+}
+std::pair<Value, Value> TileEmitter::inputOf(const Inputs &inputs, Value row) {
+  Value base = inputs.base[0], stride = inputs.stride[0];
+  for (size_t s = 1; s < inputs.base.size(); ++s) {
+    Value mine = p.eq(p.remu(row, steps), p.i32(int64_t(s)));
+    base = p.select(mine, inputs.base[s], base);
+    stride = p.select(mine, inputs.stride[s], stride);
+  }
+  return {base, stride};
+}
+Value TileEmitter::inputRow(const Inputs &inputs, Value row) {
+  auto [base, stride] = inputOf(inputs, row);
+  Value token = steps == 1 ? row : p.divu(row, steps);
+  return p.add(base, p.mul(p.toI64(token), stride));
+}
+
 /// One element of a param or input as f32.
 static Value loadElement(Ptx &p, Type element, Value pointer) {
   return element.isF32() ? p.load(p.getF32Type(), pointer)
@@ -321,21 +346,32 @@ void TileEmitter::param(tile::ParamOp op) {
 void TileEmitter::column(tile::ColumnOp op) {
   RankedTensorType type = tensorOf(op.getResult());
   LayoutKind kind = kindOf(op.getResult());
-  Type element = elementOf(op.getName());
-  Value base = rowAddress(op.getName(), firstToken);
-  Value stride = field64(op.getName(), FIELD(token));
+  Type element = elementOf(op.getName().split(',').first);
+  Inputs from = inputs(op.getName(), firstToken);
+  Value end = validRows(rows);
   Values out;
   for (int64_t i = 0, n = registerCount(type, threads); i < n; ++i) {
     Value index = elementIndex(kind, i);
-    Value inside = p.lt(index, rows);
+    Value inside = p.lt(index, end);
     out.push_back(p.ifElse(
         inside, p.getF32Type(),
         [&]() -> Values {
-          return {loadElement(
-              p, element,
-              p.global(p.add(base, p.mul(p.toI64(index), stride))))};
+          return {loadElement(p, element, p.global(inputRow(from, index)))};
         },
         [&]() -> Values { return {p.f32(0)}; })[0]);
+  }
+  set(op.getResult(), out);
+}
+
+void TileEmitter::step(tile::StepOp op) {
+  RankedTensorType type = tensorOf(op.getResult());
+  Values out;
+  for (int64_t i = 0, n = registerCount(type, threads); i < n; ++i) {
+    Value step = p.remu(elementIndex(kindOf(op.getResult()), i), steps);
+    Value number = p.f32(0);
+    for (int64_t s = 1; s < steps; ++s)
+      number = p.select(p.eq(step, p.i32(s)), p.f32(double(s)), number);
+    out.push_back(number);
   }
   set(op.getResult(), out);
 }
@@ -355,7 +391,7 @@ void TileEmitter::valid(tile::ValidOp op) {
   if (kind == LayoutKind::Linear)
     perRow = v.size();
   for (int64_t i = 0; i < perRow; ++i)
-    inside.push_back(p.lt(elementIndex(column, i), rows));
+    inside.push_back(p.lt(elementIndex(column, i), validRows(rows)));
   Values out;
   for (auto [i, value] : llvm::enumerate(v)) {
     // acc: (g) (g) (g+8) (g+8); opb and vectors: one row each.
@@ -375,10 +411,11 @@ void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
   // Thread i of a step has row i / pieces, piece i % pieces; a step advances a
   // fixed number of rows.
   const int64_t pieces = to.type.getCols() / 8, R = to.type.getRows();
-  Value base = rowAddress(input, firstRow);
-  Value stride = field64(input, FIELD(token));
+  Inputs from = inputs(input, firstRow);
   if (columnBytes)
-    base = p.add(base, p.toI64(columnBytes));
+    for (Value &base : from.base)
+      base = p.add(base, p.toI64(columnBytes));
+  rows = validRows(rows);
   // Any piece; a row beyond the end copies nothing, but its address must be
   // one.
   auto checked = [&](Value index) {
@@ -387,14 +424,13 @@ void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
                          p.mul(p.shr(piece, 3), R * 128));
     Value inside = p.lt(row, rows);
     Value source = p.select(inside, row, p.i32(0));
-    Value address = p.add(p.add(base, p.mul(p.toI64(source), stride)),
-                          p.toI64(p.shl(piece, 4)));
+    Value address = p.add(inputRow(from, source), p.toI64(p.shl(piece, 4)));
     p.copy16(p.at(to.base, offset), p.global(address),
              p.select(inside, p.i32(16), p.i32(0)));
   };
   const int64_t total = R * pieces, hop = threads / pieces;
-  const bool regular =
-      threads % pieces == 0 && R % hop == 0 && (hop % 8 == 0 || 8 % hop == 0);
+  const bool regular = threads % pieces == 0 && hop % steps == 0 &&
+                       R % hop == 0 && (hop % 8 == 0 || 8 % hop == 0);
   if (!regular) {
     for (int64_t i = 0; i < total; i += threads) {
       Value index = p.add(thread, i);
@@ -414,11 +450,10 @@ void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
         Value row = p.divu(thread, pieces), piece = p.remu(thread, pieces);
         Value offset = p.add(pieceOffset(row, p.bitAnd(piece, 7)),
                              p.mul(p.shr(piece, 3), R * 128));
-        Value address = p.add(p.add(base, p.mul(p.toI64(row), stride)),
-                              p.toI64(p.shl(piece, 4)));
-        Value ahead = p.mul(stride, p.i64(hop));
-        // Steps `from` to `to` of those at `place`; returns the next address.
-        auto steps = [&](int64_t count, Value place, Value address) {
+        Value address = p.add(inputRow(from, row), p.toI64(p.shl(piece, 4)));
+        Value ahead = p.mul(inputOf(from, row).second, p.i64(hop / steps));
+        // `count` of them from `place` on; returns the next address.
+        auto copy = [&](int64_t count, Value place, Value address) {
           for (int64_t i = 0; i < count; ++i) {
             Value swizzled = p.bitXor(offset, p.i32(i * hop % 8 * 16));
             p.copy16(p.at(p.at(place, swizzled), i * hop * 128),
@@ -429,13 +464,13 @@ void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
         };
         const int64_t count = R / hop, group = std::max<int64_t>(8 / hop, 4);
         if (!rolled || count <= group || count % group) {
-          steps(count, to.base, address);
+          copy(count, to.base, address);
           return {};
         }
         // Producers have few registers.
         p.loop(p.i32(0), p.i32(R * 128), group * hop * 128, ValueRange{address},
                [&](Value at, ValueRange state) -> Values {
-                 return {steps(group, p.at(to.base, at), state[0])};
+                 return {copy(group, p.at(to.base, at), state[0])};
                });
         return {};
       },
@@ -535,23 +570,30 @@ void TileEmitter::exportMatrix(tile::ExportMatrixOp op) {
   }
 }
 
-void TileEmitter::exportRows(tile::ExportRowsOp op) {
-  const SharedTile &from = tiles.find(op.getTile())->second;
-  const int64_t R = from.type.getRows(), pieces = from.type.getCols() / 8;
-  Value address = rowAddress(op.getOutput(), firstToken);
-  Value stride = field64(op.getOutput(), FIELD(token));
-  Value end = p.minimum(rows, p.i32(R));
-  p.loop(tid, p.i32(R * pieces), threads, [&](Value index) {
-    Value row = p.divu(index, pieces), piece = p.remu(index, pieces);
+void TileEmitter::copyOut(Value base, int64_t R, int64_t pieces, Value thread,
+                          int64_t threads, Value address, Value stride,
+                          Value tokens) {
+  for (int64_t i = 0; i < C * pieces; i += threads) {
+    Value index = p.add(thread, i);
+    Value token = p.divu(index, pieces), piece = p.remu(index, pieces);
+    // Of a token's rows the last has seen all of its updates.
+    Value row = steps == 1 ? token : p.add(p.mul(token, steps), steps - 1);
     Value offset = p.add(pieceOffset(row, p.bitAnd(piece, 7)),
                          p.mul(p.shr(piece, 3), R * 128));
-    p.ifThen(p.lt(row, end), [&] {
-      Value data = p.load(p.vec(p.getI32Type(), 4), p.at(from.base, offset));
-      Value to = p.add(p.add(address, p.mul(p.toI64(row), stride)),
+    p.ifThen(p.lt(token, p.minimum(tokens, p.i32(C))), [&] {
+      Value data = p.load(p.vec(p.getI32Type(), 4), p.at(base, offset));
+      Value to = p.add(p.add(address, p.mul(p.toI64(token), stride)),
                        p.toI64(p.shl(piece, 4)));
       p.store(data, p.global(to));
     });
-  });
+  }
+}
+
+void TileEmitter::exportRows(tile::ExportRowsOp op) {
+  const SharedTile &from = tiles.find(op.getTile())->second;
+  copyOut(from.base, from.type.getRows(), from.type.getCols() / 8, tid, threads,
+          rowAddress(op.getOutput(), firstToken),
+          field64(op.getOutput(), FIELD(token)), rows);
 }
 
 void TileEmitter::writeRows(tile::WriteRowsOp op) {
@@ -585,18 +627,7 @@ void TileEmitter::writeRows(tile::WriteRowsOp op) {
       p.add(p.mul(slice, kernel.getSlice() * 2), p.mul(group, 128));
   address = p.add(address, p.toI64(columnBytes));
   Value groupBase = p.at(panel.base, p.mul(group, R * 128));
-  for (int64_t i = 0; i < R * pieces; i += groupThreads) {
-    Value index = p.add(inGroup, i);
-    Value row = p.divu(index, pieces), piece = p.remu(index, pieces);
-    Value offset = p.add(pieceOffset(row, p.bitAnd(piece, 7)),
-                         p.mul(p.shr(piece, 3), R * 128));
-    p.ifThen(p.lt(row, p.minimum(there, p.i32(R))), [&] {
-      Value data = p.load(p.vec(p.getI32Type(), 4), p.at(groupBase, offset));
-      Value to = p.add(p.add(address, p.mul(p.toI64(row), stride)),
-                       p.toI64(p.shl(piece, 4)));
-      p.store(data, p.global(to));
-    });
-  }
+  copyOut(groupBase, R, pieces, inGroup, groupThreads, address, stride, there);
 }
 
 void TileEmitter::values(tile::ValuesOp op) {

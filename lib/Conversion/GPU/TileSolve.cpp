@@ -148,7 +148,7 @@ void TileEmitter::cumulate(tile::CumulateOp op) {
   if (R > 32) {
     // Sums of the warps before: their last elements, in order.
     Value before = p.f32(0);
-    for (int64_t w = 1; w < R / 32; ++w) {
+    for (int64_t w = 1; w < (R + 31) / 32; ++w) {
       Value sum = p.load(p.getF32Type(), p.at(to.base, (32 * w - 1) * 4));
       before =
           p.fadd(before, p.select(p.ge(tid, p.i32(32 * w)), sum, p.f32(0)));

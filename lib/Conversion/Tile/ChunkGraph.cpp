@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ChunkGraph.h"
+#include "StepRows.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -64,7 +65,7 @@ private:
   Value resolve(Value value);
   /// The value in a map's region behind the map's result.
   Value yielded(Value value);
-  FailureOr<Rows> rows(Value value, chunk::AtAttr at);
+  FailureOr<Rows> rows(Value value, ArrayAttr at);
   Scale scaleOf(Value scalar);
   const Argument *rawInput(Value rows, Scale &scale);
   void useRawInputs();
@@ -84,6 +85,7 @@ private:
   Graph graph;
   std::string &why;
   scf::ForOp loop;
+  StepRows steps;
   DenseMap<Value, unsigned> solved; ///< Result of a solve to its block.
 };
 
@@ -173,11 +175,12 @@ Scale Analysis::scaleOf(Value scalar) {
   return scale;
 }
 
-FailureOr<Rows> Analysis::rows(Value value, chunk::AtAttr at) {
+FailureOr<Rows> Analysis::rows(Value value, ArrayAttr at) {
   Value inner = yielded(value);
-  if (!inner || at.getStep() != 0)
-    return fail("several updates a token");
-  return Rows{inner, at.getMoment()};
+  std::optional<Moment> moment = momentOf(at, steps);
+  if (!inner || !moment)
+    return fail("updates of one token that do not match each other");
+  return Rows{inner, *moment};
 }
 
 LogicalResult Analysis::noteDecay(Value decay) {
@@ -186,7 +189,7 @@ LogicalResult Analysis::noteDecay(Value decay) {
   auto cumsum = resolve(decay).getDefiningOp<chunk::CumsumOp>();
   Value inner = cumsum ? yielded(cumsum.getDecay()) : Value();
   if (!inner)
-    return fail("several updates a token");
+    return fail("a factor of rows that no map makes");
   if (graph.logDecay && graph.logDecay != inner)
     return fail("two different decays");
   graph.logDecay = inner;
@@ -205,10 +208,7 @@ LogicalResult Analysis::noteDecay(Value decay) {
 //===----------------------------------------------------------------------===//
 
 FailureOr<unsigned> Analysis::scores(chunk::ScoresOp op) {
-  if (op.getXRows().size() != 1 || op.getYRows().size() != 1)
-    return fail("several updates a token");
-  auto x = rows(op.getX(), cast<chunk::AtAttr>(op.getXRows()[0]));
-  auto y = rows(op.getY(), cast<chunk::AtAttr>(op.getYRows()[0]));
+  auto x = rows(op.getX(), op.getXRows()), y = rows(op.getY(), op.getYRows());
   if (failed(x) || failed(y) || failed(noteDecay(op.getDecay())))
     return failure();
   return indexOf(graph.scores, Scores{*x, *y});
@@ -303,7 +303,7 @@ LogicalResult Analysis::solve(chunk::MatmulOp op, chunk::InverseOp inverse,
   if (inverse.getScale()) {
     Value c = yielded(inverse.getScale());
     if (!c)
-      return fail("several updates a token");
+      return fail("a factor of rows that no map makes");
     tile.rows = scaleOf(c);
   }
   // A factor that every term has moves into the tile's columns.
@@ -334,9 +334,7 @@ FailureOr<Terms> Analysis::evaluate(Value value) {
   if (auto it = solved.find(value); it != solved.end())
     return Terms{Term{Term::Alone, {}, 0, {}, it->second, {}, {}}};
   if (auto read = value.getDefiningOp<chunk::ReadOp>()) {
-    if (read.getRows().size() != 1)
-      return fail("several updates a token");
-    auto x = rows(read.getX(), cast<chunk::AtAttr>(read.getRows()[0]));
+    auto x = rows(read.getX(), read.getRows());
     if (failed(x) || failed(noteDecay(read.getDecay())))
       return failure();
     return Terms{Term{Term::Read, *x, 0, {}, 0, {}, {}}};
@@ -345,7 +343,7 @@ FailureOr<Terms> Analysis::evaluate(Value value) {
     auto terms = evaluate(scale.getRows());
     Value c = yielded(scale.getBy());
     if (failed(terms) || !c)
-      return fail("several updates a token");
+      return fail("a factor of rows that no map makes");
     for (Term &term : *terms)
       term.scale.multiply(scaleOf(c));
     return terms;
@@ -550,10 +548,7 @@ LogicalResult Analysis::carry(chunk::CarryOp op) {
   // Solves come in the order of their dependence, found from what is carried.
   for (auto [key, at, value] :
        llvm::zip(op.getKeys(), op.getKeyRows(), op.getValues())) {
-    auto list = cast<ArrayAttr>(at);
-    if (list.size() != 1)
-      return fail("several updates a token");
-    auto k = rows(key, cast<chunk::AtAttr>(list[0]));
+    auto k = rows(key, cast<ArrayAttr>(at));
     auto terms = evaluate(value);
     if (failed(k) || failed(terms))
       return failure();
@@ -568,10 +563,7 @@ LogicalResult Analysis::carry(chunk::CarryOp op) {
 LogicalResult Analysis::carryVector(chunk::CarryOp op) {
   for (auto [key, at, value] :
        llvm::zip(op.getKeys(), op.getKeyRows(), op.getValues())) {
-    auto list = cast<ArrayAttr>(at);
-    if (list.size() != 1)
-      return fail("several updates a token");
-    auto k = rows(key, cast<chunk::AtAttr>(list[0]));
+    auto k = rows(key, cast<ArrayAttr>(at));
     if (failed(k))
       return failure();
     Scale scale;
@@ -634,6 +626,11 @@ FailureOr<Graph> Analysis::run() {
   graph.layer =
       function->getAttrOfType<FlatSymbolRefAttr>(kLayerAttr).getValue().str();
   graph.chunk = function->getAttrOfType<IntegerAttr>(kChunkAttr).getInt();
+  FailureOr<StepRows> joined = joinSteps(function);
+  if (failed(joined))
+    return fail("updates of one token that do not match each other");
+  steps = *joined;
+  graph.steps = steps.steps;
   if (failed(readArguments()))
     return failure();
   chunk::CarryOp carried, carriedVector;

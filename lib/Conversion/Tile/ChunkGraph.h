@@ -154,6 +154,8 @@ struct Argument {
 struct Graph {
   std::string layer;
   int64_t chunk, K, V;
+  int64_t steps = 1; ///< Updates a token, each a row: see StepRows.h.
+  int64_t rows() const { return chunk * steps; }
   llvm::SmallVector<Argument> arguments; ///< params, inputs, state, outputs.
   mlir::func::FuncOp function;
 

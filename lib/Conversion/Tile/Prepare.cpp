@@ -43,7 +43,7 @@ class Prepare {
 public:
   Prepare(TileBuilder &b, const Graph &graph, const BlobLayout &blob,
           int64_t teams)
-      : b(b), graph(graph), blob(blob), R(graph.chunk), K(graph.K),
+      : b(b), graph(graph), blob(blob), R(graph.rows()), K(graph.K),
         blocks(R / 16), teams(teams) {}
   void build();
 
@@ -187,9 +187,14 @@ static int64_t teamsFor(const Graph &graph) {
   for (auto [name, columns] : RowMaths::vectorInputs(graph, rowsNeeded(graph)))
     if (!shared(columns))
       return 1;
+  auto sharedRows = [&](Value rows) {
+    return shared(cast<VectorType>(rows.getType()).getDimSize(0));
+  };
   for (const RowBlock &block : graph.blocks)
-    if (block.kind == RowBlock::Stored &&
-        !shared(cast<VectorType>(block.rows.getType()).getDimSize(0)))
+    if (block.kind == RowBlock::Stored && !sharedRows(block.rows))
+      return 1;
+  for (Value rows : graph.preparedOutputs)
+    if (rows && !sharedRows(rows))
       return 1;
   return teams;
 }
@@ -848,7 +853,7 @@ void plum::totile::buildPrepare(ModuleOp module, const Graph &graph,
                                 const BlobLayout &blob) {
   TileBuilder b(module.getLoc(), module.getContext());
   b.setInsertionPointToEnd(module.getBody());
-  const int64_t warps = graph.chunk / 16, teams = teamsFor(graph);
+  const int64_t warps = graph.rows() / 16, teams = teamsFor(graph);
   tile::KernelOp kernel = makeKernel(b, graph, "prepare", warps, blob);
   kernel.setTeams(teams);
   b.setInsertionPointToStart(&kernel.getBody().front());

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "RowMaths.h"
+#include "StepRows.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -105,7 +106,7 @@ SmallVector<Value> TileBuilder::sumTeams(ArrayRef<Value> values,
 /// Does `value` depend on the token, that is on a map's block argument?
 static bool perToken(const Graph &graph, Value value) {
   if (const Argument *argument = graph.argument(value))
-    return argument->role == "input";
+    return argument->role == "input" || argument->role == kStepRole;
   Operation *op = value.getDefiningOp();
   return op && llvm::any_of(op->getOperands(),
                             [&](Value v) { return perToken(graph, v); });
@@ -309,7 +310,9 @@ Value RowMaths::scalar(Value value) {
   FloatAttr number;
   Value out;
   if (const Argument *argument = graph.argument(value)) {
-    if (argument->role == "input")
+    if (argument->role == kStepRole)
+      out = tile::StepOp::create(b, b.tensor({rows}));
+    else if (argument->role == "input")
       out = tile::ColumnOp::create(b, b.tensor({rows}), argument->name);
     else
       out = tile::ParamOp::create(b, b.getF32Type(), argument->name, Value());

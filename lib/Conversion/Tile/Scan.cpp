@@ -34,7 +34,7 @@ class Scan {
 public:
   Scan(TileBuilder &b, const Graph &graph, const BlobLayout &blob,
        const Schedule &schedule)
-      : b(b), graph(graph), blob(blob), schedule(schedule), R(graph.chunk),
+      : b(b), graph(graph), blob(blob), schedule(schedule), R(graph.rows()),
         slice(schedule.slice) {}
   void build();
   /// What is wrong with the chunk's size; empty when its stages fit.
@@ -233,9 +233,9 @@ std::string Scan::tooLarge() {
   int64_t bytes = bytesFor(x, y);
   if (schedule.stages || bytes <= schedule.shared)
     return "";
-  return ("chunk = " + Twine(R) + " (its tiles take " + Twine(bytes / 1024) +
-          " KiB of shared memory, of " + Twine(schedule.shared / 1024) +
-          "; a smaller chunk takes less)")
+  return ("chunk = " + Twine(graph.chunk) + " (its tiles take " +
+          Twine(bytes / 1024) + " KiB of shared memory, of " +
+          Twine(schedule.shared / 1024) + "; a smaller chunk takes less)")
       .str();
 }
 

@@ -24,7 +24,7 @@ using namespace plum::totile;
 
 BlobLayout plum::totile::layoutBlob(const Graph &graph) {
   BlobLayout out;
-  const int64_t R = graph.chunk, K = graph.K;
+  const int64_t R = graph.rows(), K = graph.K;
   auto place = [&](int64_t bytes) {
     int64_t at = out.bytes;
     out.bytes += (bytes + 127) / 128 * 128; // Bulk copies are of 16 bytes.
@@ -71,7 +71,7 @@ tile::KernelOp plum::totile::makeKernel(TileBuilder &b, const Graph &graph,
   SmallVector<Attribute> arguments;
   auto add = [&](StringRef role, StringRef suffix) {
     for (const Argument &argument : graph.arguments)
-      if (argument.role == role)
+      if (argument.role == role && !StringRef(argument.name).contains(','))
         arguments.push_back(tile::ArgumentAttr::get(
             b.getContext(), b.getStringAttr(argument.name + suffix),
             argument.element));
@@ -87,7 +87,8 @@ tile::KernelOp plum::totile::makeKernel(TileBuilder &b, const Graph &graph,
   auto kernel =
       tile::KernelOp::create(b, name, role, graph.chunk, warps,
                              b.getArrayAttr(arguments), blob.bytes, 0, 1,
-                             /*diagonal=*/role != "prepare" && !graph.erases());
+                             /*diagonal=*/role != "prepare" && !graph.erases(),
+                             /*teams=*/1, graph.steps);
   kernel.getBody().emplaceBlock();
   return kernel;
 }
@@ -108,8 +109,9 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
       return dim("key dim", graph.K, 128);
     if (graph.V % 16 || graph.V > 256)
       return dim("value dim", graph.V, 256);
-    if (graph.chunk % 16 || graph.chunk > 64)
-      return dim("chunk", graph.chunk, 64);
+    // A row for each update.
+    if (graph.chunk % 16 || graph.rows() > 64)
+      return dim("chunk", graph.chunk, 64 / graph.steps);
     for (const Argument &argument : graph.arguments)
       if ((argument.role == "input" || argument.role == "output") &&
           !argument.shape.empty() && !argument.element.isBF16())

@@ -368,3 +368,26 @@ tile.kernel @export_rows_c2 "prepare" chunk 16 warps 1 arguments [#tile.arg<"o" 
   // expected-error @below {{'tile.export_rows' op expects a tile of 16 x 64, got '!tile.shared<32, 64, bf16>'}}
   tile.export_rows %t to "o" : <32, 64, bf16>
 }
+
+// -----
+
+tile.kernel @fetch_c2_steps "prepare" chunk 16 steps 3 warps 3 arguments [#tile.arg<"k1" : bf16>, #tile.arg<"k2" : bf16>] blob 0 {
+  %t = tile.alloc : <48, 64, bf16>
+  // expected-error @below {{'tile.fetch' op expects an input, or one for each of 3 steps, got 'k1,k2'}}
+  tile.fetch "k1,k2" to %t : <48, 64, bf16>
+}
+
+// -----
+
+// expected-note @below {{the kernel}}
+tile.kernel @step_c1 "scan" chunk 16 warps 1 arguments [] blob 0 slice 16 of 1 {
+  // expected-error @below {{'tile.step' op expects a kernel that prepares, got role 'scan'}}
+  %s = tile.step : tensor<16xf32>
+}
+
+// -----
+
+tile.kernel @step_c2 "prepare" chunk 16 steps 2 warps 2 arguments [] blob 0 {
+  // expected-error @below {{'tile.step' op expects a column of type 'tensor<32xf32>', got 'tensor<16xf32>'}}
+  %s = tile.step : tensor<16xf32>
+}

@@ -224,3 +224,15 @@ func.func @strips_c4_none() {
   }
   return
 }
+
+// -----
+
+// expected-error @below {{'tile.kernel' op expects 'diagonal' in a kernel that scans}}
+tile.kernel @kernel_c9 "prepare" chunk 16 warps 1 arguments [] blob 0 slice 0 of 1 diagonal {
+}
+
+// -----
+
+// expected-error @below {{'tile.kernel' op expects a step or more, got 0}}
+tile.kernel @kernel_c11 "prepare" chunk 16 steps 0 warps 1 arguments [] blob 0 {
+}
