@@ -11,7 +11,7 @@ tile.kernel @kernel_c2_chunk "prepare" chunk 24 warps 1 arguments [] blob 0 {}
 
 // -----
 
-// expected-error @below {{'tile.kernel' op expects a warp for every 16 of 64 tokens, got 2}}
+// expected-error @below {{'tile.kernel' op expects a warp for every 16 of 64 rows, got 2}}
 tile.kernel @kernel_c3_prepare "prepare" chunk 64 warps 2 arguments [] blob 0 {}
 
 // -----
