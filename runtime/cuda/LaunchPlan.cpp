@@ -258,6 +258,11 @@ Status fillCounts(const Manifest &manifest, const KernelSet &set,
                    "a run of " + text(count) + " " + what +
                        " is too large, expected at most " + text(largestCount),
                    {}};
+  if (args.snapshotEvery > 0 && !set.find(manifest, KernelRole::Prepare))
+    return Error{"",
+                 "states in between are written by chunk kernels, and this run "
+                 "takes steps",
+                 {"ask for the form chunk"}};
   if (args.snapshotEvery % plan.chunk != 0)
     return Error{"",
                  "states every " + text(args.snapshotEvery) +

@@ -176,7 +176,7 @@ private:
   }
   /// [B, T, h, d], rows `rowPadding` elements apart.
   Buffer rows(DType dtype, const int64_t (&shape)[4], double poison);
-  Buffer states(const Symbol &state, double poison);
+  Buffer states(const Symbol &state, double poison, int64_t count = 0);
   int64_t stateAt(const Buffer &buffer, int64_t slot, int64_t h, int64_t k,
                   int64_t v) const;
   void putStates(Buffer &buffer, const Symbol &state);
@@ -201,7 +201,8 @@ Buffer Emulation::rows(DType dtype, const int64_t (&shape)[4], double poison) {
   return buffer;
 }
 
-Buffer Emulation::states(const Symbol &state, double poison) {
+/// `count` of them one after the other; 0: as many as there are slots.
+Buffer Emulation::states(const Symbol &state, double poison, int64_t count) {
   Buffer buffer;
   // A vector state is [K, 1].
   bool isVector = state.shape.kind == frontend::Shape::Row;
@@ -211,6 +212,8 @@ Buffer Emulation::states(const Symbol &state, double poison) {
   int64_t slots = data.sequences();
   for (int64_t slot : placing.slots)
     slots = std::max(slots, slot + 2);
+  if (count)
+    slots = count;
   int64_t stride = data.sizes.heads * K * V + placing.slotPadding;
   buffer.allocate(placing.state, slots * stride, poison);
   buffer.entry.sequence = stride * size;
@@ -273,7 +276,7 @@ std::vector<char> Emulation::indices(const std::vector<int64_t> &values) {
 Values Emulation::run(const CompiledLayer &code) {
   const frontend::Layer &ast = layer.ast();
   const int64_t N = data.sequences(), H = data.sizes.heads;
-  std::vector<Buffer> inputs, outputs, initial, final;
+  std::vector<Buffer> inputs, outputs, initial, final, snapshots;
   for (const auto *symbols : {&ast.params, &ast.inputs})
     for (const Symbol *symbol : *symbols) {
       const Tensor &tensor = data.tensors.at(symbol->name);
@@ -332,6 +335,15 @@ Values Emulation::run(const CompiledLayer &code) {
   }
   for (size_t i = 0; i < ast.outputs.size(); ++i)
     add(outputs[i], ast.outputs[i]->name);
+  // Snapshots of a sequence lie side by side, as slots do.
+  const int64_t kept =
+      placing.snapshotEvery ? data.sizes.tokens / placing.snapshotEvery : 0;
+  for (const Symbol *symbol : kept ? ast.states : decltype(ast.states){}) {
+    Buffer &buffer = snapshots.emplace_back(states(*symbol, kNaN, N * kept));
+    buffer.entry.token = buffer.entry.sequence;
+    buffer.entry.sequence *= kept;
+    add(buffer, symbol->name + " snapshots");
+  }
   std::vector<char> slots = indices(placing.slots);
   std::vector<char> offsets = indices(data.cuSeqlens);
   if (!placing.slots.empty())
@@ -341,6 +353,8 @@ Values Emulation::run(const CompiledLayer &code) {
   args.sequences = uint32_t(N);
   args.heads = uint32_t(H);
   args.tokens = uint32_t(data.sizes.tokens);
+  if (kept)
+    args.snapshot_every = uint32_t(placing.snapshotEvery / placing.chunk);
   const int64_t P = placing.segments;
   args.segments = uint32_t(P);
   args.flags = placing.wideIndices ? PLUM_GPU_CU64 | PLUM_GPU_SLOTS64 : 0;
@@ -406,6 +420,19 @@ Values Emulation::run(const CompiledLayer &code) {
           for (int64_t v = 0; v < tensor.shape[3]; ++v)
             tensor.at(n, h, k, v) = final[i].get(stateAt(
                 final[i], slotOf(n), h, isVector ? v : k, isVector ? 0 : v));
+    for (int64_t m = 0; m < kept; ++m) {
+      Tensor &then = values[state.name + "@" +
+                            std::to_string((m + 1) * placing.snapshotEvery)];
+      then = tensor;
+      Buffer &buffer = snapshots[i];
+      for (int64_t n = 0; n < N; ++n)
+        for (int64_t h = 0; h < H; ++h)
+          for (int64_t k = 0; k < tensor.shape[2]; ++k)
+            for (int64_t v = 0; v < tensor.shape[3]; ++v)
+              then.at(n, h, k, v) = buffer.get(
+                  stateAt(buffer, n, h, isVector ? v : k, isVector ? 0 : v) +
+                  m * buffer.entry.token);
+    }
     values[state.name] = std::move(tensor);
     if (!placing.slots.empty())
       expectUntouched(initial[i], final[i], state);

@@ -23,6 +23,7 @@ struct Placing {
   int64_t chunk = 0; ///< Chunk kernels of that size; 0: the step kernel.
   std::string target = "sm_90a"; ///< Of chunk kernels.
   int64_t segments = 1;          ///< That each sequence is split into.
+  int64_t snapshotEvery = 0;     ///< Tokens between states that are kept.
   bool columnMajor = false;      ///< States are [V, K].
   DType state = DType::F32;
   /// Of each sequence; -1: padding. Empty: there is no pool, states before and

@@ -93,6 +93,26 @@ TEST_P(GpuChunk, Ampere) {
   check({GetParam(), {}, 64, "sm_80"}, {1, 130, 1}, 11, true);
 }
 
+TEST_P(GpuChunk, StatesInBetween) {
+  Layer &layer = Layer::get(shippedSpec(GetParam(), {}));
+  Data data = activations(layer, {2, 200, 1}, 15);
+  Values truth = reference(layer, data, {64, 128, 192});
+  for (int64_t segments : {1, 2}) {
+    Placing placing;
+    placing.chunk = 64;
+    placing.segments = segments;
+    placing.snapshotEvery = 64;
+    Values got = emulate(layer, data, placing);
+    ASSERT_FALSE(got.empty());
+    for (const frontend::Symbol *state : layer.ast().states)
+      for (std::string at : {"@64", "@128", "@192", ""})
+        EXPECT_LE(
+            distance(got.at(state->name + at), truth.at(state->name + at)),
+            5e-3)
+            << state->name << at << ", " << segments << " segments";
+  }
+}
+
 TEST_P(GpuChunk, ManyShort) { check({GetParam()}, {4, 2, 40}, 13, false); }
 
 // Segments of several lengths; with P = 2 nothing is left to combine, and of

@@ -145,6 +145,11 @@ private:
   void loadState(tile::LoadStateOp op);
   Values loadInitial(tile::LoadStateOp op, int64_t count);
   void storeState(tile::StoreStateOp op);
+  /// After a chunk: the state as it is then, where the run wants it.
+  void storeSnapshot(llvm::StringRef state, llvm::ArrayRef<Value> v,
+                     bool vector);
+  void writeMatrix(llvm::StringRef name, Value base, llvm::ArrayRef<Value> v);
+  void writeVector(llvm::StringRef name, Value base, llvm::ArrayRef<Value> v);
   void keepState(tile::KeepStateOp op);
   void loadVectorState(tile::LoadStateOp op);
   void storeVectorState(tile::StoreStateOp op);
@@ -279,6 +284,7 @@ private:
   Value followsIdentity;    ///< i1: a slice of M, not of B (summary).
   Value segmentStart;       ///< i64: address of this segment's scratch; for a
                             ///< scan, of the one that it starts from.
+  Value firstChunk;         ///< Of the segment, in the sequence (scan).
   Value chunkCount, length; ///< Of the sequence (scan).
   Value chunkIndex;         ///< In emitChunks.
 };

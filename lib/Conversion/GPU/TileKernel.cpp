@@ -299,6 +299,7 @@ void TileEmitter::coordinatesSegment(Value part) {
     lastSegment = p.eq(part, last);
   }
   Value begin = p.divu(p.mul(segment, chunkCount), segments);
+  firstChunk = begin;
   Value end = p.divu(p.mul(p.add(segment, 1), chunkCount), segments);
   Value firstRow = p.mul(begin, C);
   firstToken = p.add(firstToken, firstRow);
@@ -710,6 +711,15 @@ void TileEmitter::emitChunks(tile::ChunksOp op) {
         }
         for (Value v : yield.getValues())
           next.append(use(v));
+        // What a tile.store_state takes at the end, at the end of this turn.
+        for (auto [result, value] :
+             llvm::zip(op.getResults(), yield.getValues()))
+          for (Operation *user : result.getUsers())
+            if (auto store = dyn_cast<tile::StoreStateOp>(user);
+                store && !summary)
+              storeSnapshot(store.getName(), use(value),
+                            cast<RankedTensorType>(value.getType()).getRank() ==
+                                1);
         return next;
       });
   for (auto [i, name] : llvm::enumerate(ringOrder))

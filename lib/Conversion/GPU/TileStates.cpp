@@ -167,20 +167,53 @@ void TileEmitter::storeState(tile::StoreStateOp op) {
   Value wanted = p.cmp(arith::CmpIPredicate::ne, data, p.i64(0));
   p.ifThen(p.both(lastSegment, wanted), [&] {
     Value base = stateAddress(name, sequence);
-    auto stores = [&](bool half) -> Values {
-      forState(p, v.size(), base, field64(name, FIELD(row)),
-               field64(name, FIELD(column)), column, p.shl(t, 1),
-               [&](Value at, int64_t i) {
-                 if (half)
-                   p.storeHalf(v[i], p.global(at), true);
-                 else
-                   p.store(v[i], p.global(at));
-               });
-      return {};
-    };
-    p.ifElse(
-        p.eq(field32(name, FIELD(dtype)), p.i32(PLUM_GPU_F32)), {},
-        [&] { return stores(false); }, [&] { return stores(true); });
+    writeMatrix(name, base, v);
+  });
+}
+
+void TileEmitter::writeMatrix(StringRef name, Value base, ArrayRef<Value> v) {
+  Value column =
+      p.add(p.mul(slice, kernel.getSlice()), p.add(p.shl(warp, 4), g));
+  auto stores = [&](bool half) -> Values {
+    forState(p, v.size(), base, field64(name, FIELD(row)),
+             field64(name, FIELD(column)), column, p.shl(t, 1),
+             [&](Value at, int64_t i) {
+               if (half)
+                 p.storeHalf(v[i], p.global(at), true);
+               else
+                 p.store(v[i], p.global(at));
+             });
+    return {};
+  };
+  p.ifElse(
+      p.eq(field32(name, FIELD(dtype)), p.i32(PLUM_GPU_F32)), {},
+      [&] { return stores(false); }, [&] { return stores(true); });
+}
+
+void TileEmitter::storeSnapshot(StringRef state, ArrayRef<Value> v,
+                                bool vector) {
+  std::string name = (state + ".snapshot").str();
+  if (!kernel.elementOf(name))
+    return;
+  Value every = p.argument(int64_t(offsetof(plum_gpu_args, snapshot_every)),
+                           p.getI32Type());
+  Value given =
+      p.cmp(arith::CmpIPredicate::ne, field64(name, FIELD(data)), p.i64(0));
+  Value wanted =
+      p.both(p.both(p.lt(p.i32(0), every), given), p.eq(rows, p.i32(C)));
+  p.ifThen(wanted, [&] {
+    Value done = p.add(p.add(firstChunk, chunkIndex), 1);
+    Value number = p.divu(done, every);
+    p.ifThen(p.eq(p.mul(number, every), done), [&] {
+      // By the sequence's number: only states before and after have slots.
+      Value base = stateAddress(name, inputSequence);
+      base = p.add(base, p.mul(p.toI64(p.sub(number, p.i32(1))),
+                               field64(name, FIELD(token))));
+      if (vector)
+        writeVector(name, base, v);
+      else
+        writeMatrix(name, base, v);
+    });
   });
 }
 
@@ -293,6 +326,23 @@ void TileEmitter::storeDecay(tile::StoreDecayOp op) {
   storeRow(use(op.getValue()), segmentStart);
 }
 
+void TileEmitter::writeVector(StringRef name, Value base, ArrayRef<Value> v) {
+  Value stride = field64(name, FIELD(row));
+  auto stores = [&](bool half) -> Values {
+    forVector(v, [&](Value index, Value value) {
+      Value at = p.global(p.add(base, p.mul(p.toI64(index), stride)));
+      if (half)
+        p.storeHalf(value, at, true);
+      else
+        p.store(value, at);
+    });
+    return {};
+  };
+  p.ifElse(
+      p.eq(field32(name, FIELD(dtype)), p.i32(PLUM_GPU_F32)), {},
+      [&] { return stores(false); }, [&] { return stores(true); });
+}
+
 void TileEmitter::storeVectorState(tile::StoreStateOp op) {
   Values v = use(op.getValue());
   if (summary)
@@ -302,19 +352,6 @@ void TileEmitter::storeVectorState(tile::StoreStateOp op) {
       p.cmp(arith::CmpIPredicate::ne, field64(name, FIELD(data)), p.i64(0));
   p.ifThen(p.both(lastSegment, wanted), [&] {
     Value base = stateAddress(name, sequence);
-    Value stride = field64(name, FIELD(row));
-    auto stores = [&](bool half) -> Values {
-      forVector(v, [&](Value index, Value value) {
-        Value at = p.global(p.add(base, p.mul(p.toI64(index), stride)));
-        if (half)
-          p.storeHalf(value, at, true);
-        else
-          p.store(value, at);
-      });
-      return {};
-    };
-    p.ifElse(
-        p.eq(field32(name, FIELD(dtype)), p.i32(PLUM_GPU_F32)), {},
-        [&] { return stores(false); }, [&] { return stores(true); });
+    writeVector(name, base, v);
   });
 }
