@@ -146,8 +146,10 @@ def mixture(bank, x, norm, proj):
     """Softmax over the rows of the bank and x, scored by their normed product
     with the mixer; the values are the rows as they are."""
     rows = torch.stack([*bank, x]).float()
-    scale = torch.rsqrt((rows * rows).mean(-1, keepdim=True) + 1e-5)
-    score = (rows * scale * (norm.weight * proj.weight[0])).sum(-1, keepdim=True)
+    length = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
+    scale = torch.rsqrt(length.square() / rows.shape[-1] + 1e-5)
+    with torch.autocast(x.device.type, enabled=False):
+        score = F.linear(rows, norm.weight * proj.weight) * scale
     return (score.softmax(0) * rows).sum(0)
 
 

@@ -17,8 +17,10 @@ import torch.nn.functional as F
 from memory import memory
 
 
-def l2norm(x):
-    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
+def l2norm(x, scale=1.0):
+    """scale x / sqrt(x x + 1e-6), as an RMSNorm: that is one kernel."""
+    n = x.shape[-1]
+    return F.rms_norm(x, (n,), x.new_full((n,), scale * n ** -0.5), 1e-6 / n)
 
 
 def linear_attention(q, k, v):
@@ -30,24 +32,24 @@ def linear_attention(q, k, v):
 
 
 def deltanet(q, k, v, b):
-    q, k = l2norm(q) * q.shape[-1] ** -0.5, l2norm(k)
+    q, k = l2norm(q, q.shape[-1] ** -0.5), l2norm(k)
     return memory(q, k, v, torch.zeros_like(k[..., :1]), torch.sigmoid(b))[0]
 
 
 def gated_deltanet(q, k, v, a, b, A_log, dt_bias):
-    q, k = l2norm(q) * q.shape[-1] ** -0.5, l2norm(k)
+    q, k = l2norm(q, q.shape[-1] ** -0.5), l2norm(k)
     g = -A_log.exp() * F.softplus(a + dt_bias)
     return memory(q, k, v, g.unsqueeze(-1), torch.sigmoid(b))[0]
 
 
 def kda(q, k, v, f, b, A_log, dt_bias):
-    q, k = l2norm(q) * q.shape[-1] ** -0.5, l2norm(k)
+    q, k = l2norm(q, q.shape[-1] ** -0.5), l2norm(k)
     g = -A_log.exp().unsqueeze(-1) * F.softplus(f + dt_bias)
     return memory(q, k, v, g, torch.sigmoid(b))[0]
 
 
 def kda_k3(q, k, v, f, b, A_log, dt_bias):
-    q, k = l2norm(q) * q.shape[-1] ** -0.5, l2norm(k)
+    q, k = l2norm(q, q.shape[-1] ** -0.5), l2norm(k)
     g = -5 * torch.sigmoid(A_log.exp().unsqueeze(-1) * (f + dt_bias))
     return memory(q, k, v, g, torch.sigmoid(b))[0]
 

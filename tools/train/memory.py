@@ -28,7 +28,7 @@ nothing overflows, however strong the decay.
 import torch
 from torch import Tensor
 
-BLOCK = 16  # Rows whose decays per channel are formed pair by pair.
+SPLIT = 4  # Parts of a chunk, and of a part; 64 tokens are 4 x 4 x 4.
 
 
 def memory_by_token(q, k, v, g, beta=None, state=None):
@@ -48,29 +48,30 @@ def memory_by_token(q, k, v, g, beta=None, state=None):
     return torch.stack(out, 1), S
 
 
+def unit_lower_inverse(A: Tensor) -> Tensor:
+    """(I + A)^-1 of strictly lower triangular A, from those of its diagonal
+    blocks; as stable as substitution (a Neumann series is not):
+
+        [X1         0 ]
+        [-X2 L X1   X2 ],  L = the lower left block
+    """
+    C = A.shape[-1]
+    if C == 2:
+        return torch.eye(2, dtype=A.dtype, device=A.device) - A
+    h = C // 2
+    blocks = torch.stack([A[..., :h, :h], A[..., h:, h:]], -3)
+    X1, X2 = unit_lower_inverse(blocks).unbind(-3)
+    low = -(X2 @ A[..., h:, :h] @ X1)
+    return torch.cat([torch.cat([X1, torch.zeros_like(low)], -1),
+                      torch.cat([low, X2], -1)], -2)
+
+
 class UnitLowerInverse(torch.autograd.Function):
-    """(I + A)^-1 of strictly lower triangular A. Diagonal blocks of s rows are
-    merged to blocks of 2 s, with what lies below them:
-
-        [X1  0 ]             [ A-rows ]
-        [-X2 L X1   X2 ],  L = lower left block
-
-    which is X - X (A * mask) X for all blocks at once, and as stable as
-    substitution (a Neumann series is not)."""
+    """The gradient needs the inverse alone, none of the steps to it."""
 
     @staticmethod
     def forward(ctx, A: Tensor) -> Tensor:
-        C = A.shape[-1]
-        row = torch.arange(C, device=A.device)
-        X = torch.eye(C, dtype=A.dtype, device=A.device).expand_as(A)
-        s = 1
-        while s < C:
-            pair = row // (2 * s)
-            upper = row // s % 2  # 1: the second half of a pair of blocks.
-            mask = ((pair[:, None] == pair[None, :])
-                    & (upper[:, None] == 1) & (upper[None, :] == 0))
-            X = X - X @ (A * mask) @ X
-            s *= 2
+        X = unit_lower_inverse(A)
         ctx.save_for_backward(X)
         return X
 
@@ -90,43 +91,47 @@ def pair_products(rows: list[Tensor], k: Tensor, G: Tensor) -> list[Tensor]:
         gap = (G - G.transpose(-1, -2)).masked_fill(~lower, float("-inf"))
         decay = gap.exp()
         return [x @ k.transpose(-1, -2) * decay for x in rows]
-    # Blocks on the diagonal pair by pair; what is left of one through the first
-    # row of the block, which lies between the two tokens.
-    n = C // BLOCK
-    blocks = lambda x: x.unflatten(-2, (n, BLOCK))
-    lower = torch.ones(BLOCK, BLOCK, dtype=torch.bool, device=k.device).tril()
-    Gb = blocks(G)
-    gap = (Gb.unsqueeze(-2) - Gb.unsqueeze(-3)).masked_fill(
-        ~lower.unsqueeze(-1), float("-inf"))
-    keys = blocks(k).unsqueeze(-3) * gap.exp()  # [..., n, i, j, K]
-    many = torch.stack([blocks(x) for x in rows], -2)  # [..., n, i, x, K]
-    diagonal = many @ keys.transpose(-1, -2)  # [..., n, i, x, j]
-    out = []
-    for x in range(len(rows)):
-        parts = []
-        for b in range(n):
-            at = b * BLOCK
-            here = slice(at, at + BLOCK)
-            row = [diagonal[..., b, :, x, :]]
-            if b > 0:
-                first = G[..., at:at + 1, :]
-                left = rows[x][..., here, :] * (G[..., here, :] - first).exp()
-                right = k[..., :at, :] * (first - G[..., :at, :]).exp()
-                row.insert(0, left @ right.transpose(-1, -2))
-            row = torch.cat(row, -1)
-            parts.append(torch.nn.functional.pad(row, (0, C - at - BLOCK)))
-        out.append(torch.cat(parts, -2))
-    return out
+    return list(split_products(torch.stack(rows, -3), k, G).unbind(-3))
+
+
+def split_products(rows, k, G):
+    """The same for rows [..., x, C, K] and a decay per channel, [..., x, C, C]:
+    the tokens are split in SPLIT parts again and again. A pair in two parts
+    meets at the first token of the later part, which lies between the two."""
+    C = k.shape[-2]
+    if C == 1:
+        return (rows * k.unsqueeze(-3)).sum(-1, keepdim=True)
+    size = C // SPLIT
+    parts = lambda x: x.unflatten(-2, (SPLIT, size))
+    near = split_products(parts(rows).movedim(-4, -3), parts(k), parts(G))
+    # A row of parts: near in its own column, nothing in the others.
+    own = torch.eye(SPLIT, dtype=k.dtype, device=k.device)
+    near = near.unsqueeze(-2) * own[:, None, None, :, None]
+    near = near.flatten(-2).movedim(-4, -3)  # [..., x, part, i, C]
+
+    first = parts(G)[..., 1:, :1, :]
+    begin = size * torch.arange(1, SPLIT, device=k.device)
+    before = torch.arange(C - size, device=k.device) < begin[:, None]
+    gap = first - G[..., None, :C - size, :]  # [..., part, j, K]
+    keys = k[..., None, :C - size, :] * gap.masked_fill(
+        ~before.unsqueeze(-1), float("-inf")).exp()
+    left = parts(rows)[..., 1:, :, :] * (
+        parts(G)[..., 1:, :, :] - first).exp().unsqueeze(-4)
+    far = left.movedim(-4, -3).flatten(-3, -2) @ keys.transpose(-1, -2)
+    far = far.unflatten(-2, (-1, size)).movedim(-3, -4)  # [..., x, part, i, j]
+    far = torch.nn.functional.pad(far, (0, size, 0, 0, 1, 0))
+    return (near + far).flatten(-3, -2)
 
 
 def memory(q, k, v, g, beta=None, chunk=64, state=None):
-    """memory_by_token, a chunk at a time."""
+    """memory_by_token, a chunk (a power of SPLIT) at a time."""
     T = q.shape[1]
     pad = -T % chunk  # Tokens that forget nothing and write nothing.
 
     def cut(x: Tensor) -> Tensor:  # [B,T,H,d] to [B,H,n,C,d]
-        x = torch.nn.functional.pad(x, (0, 0, 0, 0, 0, pad))
-        return x.unflatten(1, (-1, chunk)).permute(0, 3, 1, 2, 4)
+        if pad:
+            x = torch.nn.functional.pad(x, (0, 0, 0, 0, 0, pad))
+        return x.unflatten(1, (-1, chunk)).permute(0, 3, 1, 2, 4).contiguous()
 
     q, k, v, g = cut(q), cut(k), cut(v), cut(g)
     G = g.cumsum(-2)
@@ -146,11 +151,14 @@ def memory(q, k, v, g, beta=None, chunk=64, state=None):
     S = (v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1])
          if state is None else state)
     states, writes = [], []
-    for n in range(v.shape[2]):
-        U = U0[:, :, n] if W is None else U0[:, :, n] - W[:, :, n] @ S
+    # Taken apart once: the gradient of an index would be a tensor of all chunks.
+    each = zip(U0.unbind(2), keep.unbind(2), to_end.transpose(-1, -2).unbind(2),
+               W.unbind(2) if beta is not None else U0.unbind(2))
+    for U, keep_n, keys, W_n in each:
+        U = U if beta is None else U - W_n @ S
         states.append(S)
         writes.append(U)
-        S = keep[:, :, n] * S + to_end[:, :, n].transpose(-1, -2) @ U
+        S = keep_n * S + keys @ U
     O = (q * G.exp()) @ torch.stack(states, 2) + P @ torch.stack(writes, 2)
     O = O.permute(0, 2, 3, 1, 4).flatten(1, 2)
     return O[:, :T], S

@@ -274,8 +274,11 @@ def build(config, dropout=0.0):
     if isinstance(config, str):
         config = CONFIGS[config]
     model = CLASSES[config["model_type"]](config, dropout)
-    # What is added to the stream begins small beside the embedding.
+    # What all layers add to the stream begins small beside the embedding; else
+    # the first hundred steps go by before a token is told from the others.
+    inner = config.get("text_config", config)
+    layers = inner.get("num_hidden_layers") or inner["n_layer"]
     for name, weight in model.named_parameters():
         if name.endswith(OUTPUTS) and "routed_expert_down" not in name:
-            weight.data.mul_(0.25)
+            weight.data.mul_(0.5 / layers)
     return model

@@ -29,9 +29,8 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.full((width,), 1 - self.offset))
 
     def forward(self, x):
-        x = x.float()
-        scale = torch.rsqrt((x * x).mean(-1, keepdim=True) + self.eps)
-        return x * scale * (self.weight + self.offset)
+        return F.rms_norm(x.float(), self.weight.shape,
+                          self.weight + self.offset, self.eps)
 
 
 class ShortConv(nn.Module):
@@ -44,16 +43,16 @@ class ShortConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels)) if bias else None
 
     def forward(self, x):
-        width, T = self.weight.shape[-1], x.shape[1]
-        past = F.pad(x.float(), (0, 0, width - 1, 0))
-        y = sum(self.weight[:, 0, j] * past[:, j:j + T] for j in range(width))
-        return F.silu(y if self.bias is None else y + self.bias)
+        past = F.pad(x.float().transpose(1, 2), (self.weight.shape[-1] - 1, 0))
+        with torch.autocast(x.device.type, enabled=False):
+            y = F.conv1d(past, self.weight, self.bias, groups=len(self.weight))
+        return F.silu(y.transpose(1, 2))
 
 
 def situ(gate, up, beta=4.0, limit=25.0):
     gate, up = gate.float(), up.float()
-    return (beta * torch.tanh(gate / beta) * torch.sigmoid(gate)
-            * limit * torch.tanh(up / limit))
+    return (torch.tanh(gate / beta) * torch.sigmoid(gate)
+            * torch.tanh(up / limit) * (beta * limit))
 
 
 def swiglu(gate, up):
