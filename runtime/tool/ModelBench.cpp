@@ -4,9 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Beside tokens per second: the time that reading the weights of the pass takes
-// at the rate at which these threads read a large buffer, measured first. One
-// token after the other cannot be faster than that, unless the weights stay in
-// a cache. Of a mixture of experts on a GPU, the bytes are those of as many
+// at the rate at which these threads read as much as all weights take again and
+// again, measured first. One token after the other cannot be faster than that;
+// weights that fit in a cache stay there, here and there. On a GPU it is the
+// rate of copies, and of a mixture of experts the bytes are those of as many
 // experts as tokens that choose at random would hit.
 //
 //===----------------------------------------------------------------------===//
@@ -31,9 +32,13 @@ double seconds(Clock::time_point since) {
   return std::chrono::duration<double>(Clock::now() - since).count();
 }
 
-/// Bytes per second when all threads read memory.
-double readRate(int threads) {
-  constexpr size_t block = 64 << 20;
+/// Bytes per second when all threads read `bytes` between them, or as much of
+/// it as no cache holds.
+double readRate(int threads, int64_t bytes) {
+  constexpr int64_t most = 64 << 20;
+  size_t block = size_t(std::clamp<int64_t>(bytes / threads, 1 << 12, most));
+  block = block / 64 * 64;
+  auto times = int64_t(most / block);
   ThreadPool pool;
   std::vector<AlignedBuffer> buffers;
   buffers.resize(size_t(threads));
@@ -50,13 +55,15 @@ double readRate(int threads) {
       auto words =
           reinterpret_cast<const uint64_t *>(buffers[size_t(index)].data());
       uint64_t sums[8] = {};
-      for (size_t w = 0; w < block / 8; w += 8)
-        for (size_t lane = 0; lane < 8; ++lane)
-          sums[lane] += words[w + lane];
+      for (int64_t time = 0; time < times; ++time)
+        for (size_t w = 0; w < block / 8; w += 8)
+          for (size_t lane = 0; lane < 8; ++lane)
+            sums[lane] += words[w + lane] ^ uint64_t(time);
       for (uint64_t sum : sums)
         sink += sum;
     });
-    best = std::max(best, double(block) * threads / seconds(start));
+    best = std::max(best,
+                    double(block) * double(times) * threads / seconds(start));
   }
   return best;
 }
@@ -222,16 +229,16 @@ int ModelBench::run() {
   Result<model::Model> model = choice.open();
   if (!model)
     return fail(model.error());
-  double rate =
-      choice.gpu ? choice.gpu->gpu().copyRate() : readRate(model->threads());
+  double rate = choice.gpu ? choice.gpu->gpu().copyRate()
+                           : readRate(model->threads(), model->weightBytes());
   if (!json) {
     std::string where = choice.gpu
                             ? choice.gpu->gpu().device().name
                             : std::to_string(model->threads()) + " threads";
-    fmt::print("{}, {}, {}, weights of {:.1f} MB, memory {} at {:.1f} GB/s\n",
+    fmt::print("{}, {}, {}, weights of {:.1f} MB, {} at {:.1f} GB/s\n",
                choice.directory, choice.precision, where,
                double(model->weightBytes()) / 1e6,
-               choice.gpu ? "copied" : "read", rate / 1e9);
+               choice.gpu ? "memory copied" : "that much read", rate / 1e9);
     fmt::print("{:<10} {:>10}   {:<8} {:>12} {:>12} {:>14}\n", "test",
                "tokens/s", "sd", "ms/token", "MB/token", "floor ms/token");
   }
