@@ -33,6 +33,7 @@ struct Attention;
 struct LatentAttention;
 struct ShortConv;
 struct Experts;
+struct Mlp;
 
 enum class Logits : uint8_t { None, Last, All };
 

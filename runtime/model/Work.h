@@ -81,9 +81,10 @@ struct Work {
     return reinterpret_cast<float *>(lane.data());
   }
 
-  /// A bf16 point.
+  /// A bf16 point. What a backend's functions return has been rounded where it
+  /// should be, and lies on a device.
   void round(const View &rows) const {
-    if (compute == Compute::F32)
+    if (compute == Compute::F32 || backend)
       return;
     for (int64_t i = 0; i < rows.count; ++i)
       for (int64_t c = 0; c < rows.width; ++c)

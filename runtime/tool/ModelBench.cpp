@@ -108,6 +108,11 @@ void ModelBench::declare(CLI::App &verb) {
                   "Of a model: tokens of a sequence before those generated")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  verb.add_option("--model-dir", choice.directory,
+                  "Of a model: its directory, when it is not where the bundle "
+                  "says")
+      ->type_name("DIR");
+  choice.declareRandomWeights(verb);
   verb.add_flag("--operations", operations,
                 "Of a model on a GPU: what each kind of operation takes, too");
 }

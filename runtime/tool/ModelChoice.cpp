@@ -35,6 +35,10 @@ void ModelChoice::declare(CLI::App &verb) {
       ->check(CLI::PositiveNumber);
   verb.add_option("--target", target, "Where to run: cpu or cuda")
       ->capture_default_str();
+  declareRandomWeights(verb);
+}
+
+void ModelChoice::declareRandomWeights(CLI::App &verb) {
   verb.add_flag(
       "--random-weights", randomWeights,
       "On a GPU: matrices get random values there, whatever the files "
@@ -72,9 +76,8 @@ Status ModelChoice::findDirectory(std::string &bundle) {
 
 Result<model::Model> ModelChoice::open() {
   if (target != "cpu" && !onGpu())
-    return Error{"--target",
-                 "is '" + target + "', models run on 'cpu' and 'cuda'",
-                 {}};
+    return Error{
+        "--target", "is '" + target + "', models run on 'cpu' and 'cuda'", {}};
   std::string bundle;
   if (Status status = findDirectory(bundle); !status)
     return status.error();

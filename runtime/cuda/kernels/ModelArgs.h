@@ -35,25 +35,22 @@ struct DotsArgs {
   int64_t headRows = 0, firstRow = 0;
 };
 
-constexpr int kMaxExperts = 2048;
-
-/// The `chosen` best of each row's experts by score + bias, best first, the
-/// first of equals; their weights are scores, and sum to `scale` when
-/// renormalized.
-struct ChooseArgs {
-  Rows logits;
-  const float *bias = nullptr; ///< May be absent.
-  int32_t *choice = nullptr;   ///< [rows, chosen].
-  float *weight = nullptr;     ///< [rows, chosen].
+/// y [rows, outs] = x [rows, cols] w [outs, cols]^T. w is bf16; x is f32 in the
+/// kernels for 8 and 16 rows and bf16 in the others. Rows are 16-byte aligned.
+struct SkinnyPart {
+  const void *x = nullptr, *w = nullptr;
+  float *y = nullptr;
+  int64_t ldx = 0, ldy = 0, outs = 0, cols = 0;
+  int64_t firstBlock = 0;
+};
+constexpr int kMaxParts = 8;
+struct SkinnyArgs {
+  SkinnyPart parts[kMaxParts];
+  int32_t count = 0;
   int64_t rows = 0;
-  int32_t experts = 0, chosen = 0;
-  bool softmax = false; ///< Scores, else sigmoid.
-  bool renormalize = true;
-  float scale = 1;
 };
 
-/// The experts of rows: choice [rows, chosen], best first, and their weights.
-struct CombineArgs {
+struct CombineRowsArgs {
   Rows parts, y;                 ///< y[r] = sum_i weight[r, i] parts[r, i].
   const float *weight = nullptr; ///< [rows, chosen].
   int64_t rows = 0, width = 0;
@@ -91,6 +88,33 @@ struct AttendArgs {
   float *partial = nullptr; ///< [rows, heads, splits, valueDim + 2].
 };
 constexpr int kMaxKeyDim = 1024, kMaxValueDim = 512;
+
+constexpr int kFlashQueries = 64, kFlashKeys = 64; ///< Of a block; of a step.
+
+/// Causal attention of many queries, on bf16 keys and values. A key of head h's
+/// group has ownDim columns at ownBegin + group * ownGroup and the rest at
+/// sharedBegin of its cache row; values are beside the former. Those are in the
+/// cache, or, where there is one, in `expanded`, from row expandedBegin[s] on.
+struct FlashArgs {
+  Rows q, y;
+  const uint64_t *caches = nullptr; ///< By sequence.
+  const void *expanded = nullptr;
+  const int64_t *expandedBegin = nullptr; ///< By sequence.
+  const int32_t *tiles = nullptr; ///< (sequence, first row) of each block.
+  const int32_t *begins = nullptr, *position = nullptr;
+  int64_t ownStride = 0, ownBegin = 0, ownGroup = 0;
+  int64_t valueBegin = 0, valueGroup = 0;
+  int64_t sharedStride = 0, sharedBegin = 0;
+  int32_t ownDim = 0; ///< A multiple of 8.
+  int32_t heads = 0, groups = 0;
+  float scale = 1;
+};
+/// Shared memory of such a kernel.
+constexpr int flashBytes(int keyDim, int valueDim) {
+  return 2 * kFlashKeys *
+         (keyDim * 2 + (keyDim / 32 % 2 ? 0 : 64) + valueDim * 2 +
+          (valueDim / 32 % 2 ? 0 : 64));
+}
 
 /// Rows of a block of plum_absorb.
 constexpr int kAbsorbRows = 4;

@@ -133,62 +133,7 @@ PLUM_KERNEL(plum_dots, DotsArgs, kWarps *kWarp, 2) {
   store<1>(args.y, row, out + (task.many ? lane() : 0), &sum);
 }
 
-PLUM_KERNEL(plum_choose, ChooseArgs, kWarp, 1) {
-  // A lane has every 32nd expert, and nobody else looks at those.
-  PLUM_SHARED float scores[kMaxExperts], ranks[kMaxExperts];
-  const int64_t row = blockX();
-  float largest = -__builtin_inff(), total = 0;
-  for (int e = lane(); e < args.experts; e += kWarp) {
-    load<1>(args.logits, row, e, &scores[e]);
-    largest = larger(largest, scores[e]);
-  }
-  if (args.softmax) {
-    largest = warpMax(largest);
-    for (int e = lane(); e < args.experts; e += kWarp)
-      total += scores[e] = expAccurate(scores[e] - largest);
-    total = warpSum(total);
-  }
-  constexpr float lowest = -3.4e38f;
-  for (int e = lane(); e < args.experts; e += kWarp) {
-    scores[e] = args.softmax ? scores[e] / total : sigmoid(scores[e]);
-    const float rank = scores[e] + (args.bias ? args.bias[e] : 0);
-    ranks[e] = rank > lowest ? rank : lowest; // NaN has no place in an order.
-  }
-  float sum = 0;
-  for (int i = 0; i < args.chosen; ++i) {
-    float best = -__builtin_inff(); // Those taken have it.
-    int which = args.experts;
-    for (int e = lane(); e < args.experts; e += kWarp)
-      if (ranks[e] > best) {
-        best = ranks[e];
-        which = e;
-      }
-    float score = which < args.experts ? scores[which] : 0;
-    for (int mask = kWarp / 2; mask; mask /= 2) {
-      const float otherRank = shuffleXor(best, mask);
-      const float otherScore = shuffleXor(score, mask);
-      const int other = int(shuffleXor(uint32_t(which), mask));
-      if (otherRank > best || (otherRank == best && other < which)) {
-        best = otherRank;
-        score = otherScore;
-        which = other;
-      }
-    }
-    if (which % kWarp == lane()) {
-      ranks[which] = -__builtin_inff();
-      args.choice[row * args.chosen + i] = which;
-      args.weight[row * args.chosen + i] = score;
-    }
-    sum += score;
-  }
-  const float most = args.renormalize ? sum + (args.softmax ? 0 : 1e-20f) : 1;
-  barrier();
-  for (int i = lane(); i < args.chosen; i += kWarp)
-    args.weight[row * args.chosen + i] =
-        args.scale * args.weight[row * args.chosen + i] / most;
-}
-
-PLUM_KERNEL(plum_combine_rows, CombineArgs, 256, 1) {
+PLUM_KERNEL(plum_combine_rows, CombineRowsArgs, 256, 1) {
   const int64_t row = blockX();
   for (int64_t c = threadIndex(); c < args.width; c += 256) {
     float sum = 0;

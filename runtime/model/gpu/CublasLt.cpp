@@ -185,7 +185,8 @@ Status CublasLt::multiply(const Gemm &g, CUstream stream) {
               lt.cublasLtMatmulDescSetAttribute(
                   desc, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof(int)));
   Handle w = layout(type, g.k, g.n, g.ldw), x = layout(type, g.k, g.m, g.ldx);
-  Handle y = layout(CUDA_R_32F, g.n, g.m, g.ldy);
+  int typeOfResult = g.result == DType::F32 ? CUDA_R_32F : CUDA_R_16BF;
+  Handle y = layout(typeOfResult, g.n, g.m, g.ldy);
   if (!call.status)
     return call.status;
 
@@ -200,8 +201,8 @@ Status CublasLt::multiply(const Gemm &g, CUstream stream) {
                                              uint64_t(rows), g.ldx),
                many, lt.cublasLtMatrixLayoutDestroy);
     inner.make("cublasLtMatrixLayoutCreate",
-               lt.cublasLtMatrixLayoutCreate(&result, CUDA_R_32F, uint64_t(g.n),
-                                             uint64_t(rows), g.ldy),
+               lt.cublasLtMatrixLayoutCreate(
+                   &result, typeOfResult, uint64_t(g.n), uint64_t(rows), g.ldy),
                result, lt.cublasLtMatrixLayoutDestroy);
     if (!inner.status)
       return inner.status;
@@ -232,7 +233,7 @@ Status CublasLt::multiply(const Gemm &g, CUstream stream) {
     std::copy_n(best.algorithm, 8, algorithm.data);
     return inner.status;
   };
-  auto key = std::make_tuple(g.type, g.n, g.k, g.ldx, g.ldw, g.ldy);
+  auto key = std::make_tuple(g.type, g.result, g.n, g.k, g.ldx, g.ldw, g.ldy);
   auto place = chosen.find(key);
   if (place == chosen.end()) {
     Algorithm algorithm;

@@ -26,12 +26,13 @@
 
 namespace plum::model {
 
-/// y [m, n] = x [m, k] w [n, k]^T; y is f32, sums are f32.
+/// y [m, n] = x [m, k] w [n, k]^T; sums are f32.
 struct Gemm {
   DType type = DType::BF16; ///< Of x and w: BF16, or F32 (then no TF32).
   int64_t m = 0, n = 0, k = 0;
   const void *x = nullptr, *w = nullptr;
-  float *y = nullptr;
+  void *y = nullptr;
+  DType result = DType::F32;         ///< Of y: F32 or BF16.
   int64_t ldx = 0, ldw = 0, ldy = 0; ///< Elements from a row to the next.
 };
 
@@ -57,8 +58,9 @@ private:
   std::shared_ptr<const runtime::cuda::Device> device;
   void *handle = nullptr;
   runtime::cuda::Memory workspace;
-  std::map<std::tuple<DType, int64_t, int64_t, int64_t, int64_t, int64_t>,
-           Algorithm>
+  std::map<
+      std::tuple<DType, DType, int64_t, int64_t, int64_t, int64_t, int64_t>,
+      Algorithm>
       chosen;
 };
 

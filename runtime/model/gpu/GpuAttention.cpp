@@ -8,6 +8,9 @@
 #include "runtime/model/Attention.h"
 #include "runtime/model/gpu/GpuBackend.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace plum::model {
 
 using kernels::Type;
@@ -37,6 +40,27 @@ void GpuBackend::append(const View &x, int64_t state, int64_t cacheWidth,
   args.rows = x.count;
   args.width = x.width;
   machine->launch("plum_append", x.count, args);
+}
+
+std::string GpuBackend::flashFor(int64_t keyDim, int64_t valueDim) const {
+  constexpr std::pair<int64_t, int64_t> kernels[] = {
+      {32, 32}, {64, 64}, {128, 128}, {192, 128}, {256, 256}};
+  bool there = std::find(std::begin(kernels), std::end(kernels),
+                         std::pair(keyDim, valueDim)) != std::end(kernels);
+  if (!there || single || options.compute == Compute::F32)
+    return "";
+  return "plum_flash_" + std::to_string(keyDim) + "_" +
+         std::to_string(valueDim);
+}
+
+void GpuBackend::startFlash(kernels::FlashArgs &args, const View &q,
+                            const View &out, int64_t state) const {
+  args.q = rowsOf(q);
+  args.y = rowsOf(out);
+  args.caches = cachesOf(state);
+  args.tiles = tables->tiles;
+  args.begins = tables->begins;
+  args.position = tables->position;
 }
 
 Rows GpuBackend::attendTo(const View &q, int64_t heads, int64_t groups,
@@ -79,14 +103,79 @@ Rows GpuBackend::attend(const Work &, const Attention &a, const View &q,
                         const View &k, const View &v) {
   append(k, a.state, a.cacheWidth(), 0);
   append(v, a.state, a.cacheWidth(), k.width);
+  std::string flash = flashFor(a.keyDim, a.valueDim);
+  if (!flash.empty() && a.cacheWidth() % 8 == 0) {
+    Rows out(*this, q.count, a.heads * a.valueDim);
+    kernels::FlashArgs args;
+    startFlash(args, q, out, a.state);
+    args.ownStride = a.cacheWidth();
+    args.ownGroup = a.keyDim;
+    args.valueBegin = a.groups * a.keyDim;
+    args.valueGroup = a.valueDim;
+    args.ownDim = int32_t(a.keyDim);
+    args.heads = int32_t(a.heads);
+    args.groups = int32_t(a.groups);
+    args.scale = a.scale;
+    machine->launch(flash.c_str(), tables->tileCount * a.heads, args, 1,
+                    kernels::flashBytes(int(a.keyDim), int(a.valueDim)));
+    return out;
+  }
   return attendTo(q, a.heads, a.groups, a.keyDim, a.valueDim,
                   a.groups * a.keyDim, a.state, a.cacheWidth(), a.scale);
+}
+
+/// Many queries: keys and values of all heads are made from the latent rows,
+/// then it is attention as usual.
+Rows GpuBackend::attendExpanded(const LatentAttention &a, const View &q) {
+  const int64_t own = a.nope + a.valueDim, width = a.heads * own;
+  const int64_t cacheWidth = a.latent + a.pe;
+  Resident expand = weight(a.expand);
+  Rows wide(*this, tables->keyCount, width / 2); // As bf16.
+  int64_t begin = 0;
+  for (const Span &span : spans) {
+    int64_t keys = span.past + span.length;
+    Gemm gemm;
+    gemm.m = keys;
+    gemm.n = width;
+    gemm.k = a.latent;
+    gemm.x = pool->growing(span.slot, a.state).data;
+    gemm.w = expand.data;
+    gemm.y = reinterpret_cast<uint16_t *>(wide.row(0)) + begin * width;
+    gemm.result = DType::BF16;
+    gemm.ldx = cacheWidth;
+    gemm.ldw = a.latent;
+    gemm.ldy = width;
+    machine->multiply(gemm);
+    begin += keys;
+  }
+  Rows out(*this, q.count, a.heads * a.valueDim);
+  kernels::FlashArgs args;
+  startFlash(args, q, out, a.state);
+  args.expanded = wide.row(0);
+  args.expandedBegin = tables->keyBegins;
+  args.ownStride = width;
+  args.ownGroup = own;
+  args.valueBegin = a.nope;
+  args.valueGroup = own;
+  args.sharedStride = cacheWidth;
+  args.sharedBegin = a.latent;
+  args.ownDim = int32_t(a.nope);
+  args.heads = args.groups = int32_t(a.heads);
+  args.scale = a.scale;
+  int64_t keyDim = a.nope + a.pe;
+  machine->launch(flashFor(keyDim, a.valueDim).c_str(),
+                  tables->tileCount * a.heads, args, 1,
+                  kernels::flashBytes(int(keyDim), int(a.valueDim)));
+  return out;
 }
 
 Rows GpuBackend::attend(const Work &, const LatentAttention &a, const View &q,
                         const View &rows) {
   const int64_t wide = a.latent + a.pe;
   append(rows, a.state, wide, 0);
+  if (!flashFor(a.nope + a.pe, a.valueDim).empty() && wide % 8 == 0 &&
+      a.nope % 8 == 0 && a.latent % 8 == 0)
+    return attendExpanded(a, q);
   Resident expand = weight(a.expand);
   Rows queries(*this, q.count, a.heads * wide);
   kernels::AbsorbArgs args;

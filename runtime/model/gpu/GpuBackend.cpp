@@ -70,12 +70,16 @@ void GpuBackend::release(void *block) {
     spare[sizes.at(block)].push_back(block);
 }
 
-const void *GpuBackend::upload(const void *values, size_t bytes) {
+void *GpuBackend::upload(size_t bytes) {
   void *block = machine->allocate(std::max<size_t>(bytes, 16));
-  if (!block)
-    return nullptr;
-  kept.push_back(block);
-  if (values)
+  if (block)
+    kept.push_back(block);
+  return block;
+}
+
+const void *GpuBackend::upload(const void *values, size_t bytes) {
+  void *block = upload(bytes);
+  if (block)
     machine->copyIn(block, values, bytes);
   return block;
 }
@@ -114,6 +118,11 @@ int64_t GpuBackend::placedBytes(const Matrix &matrix) const {
                                                           : count * 2;
 }
 
+int64_t GpuBackend::scaleBytes(const Matrix &matrix) {
+  return matrix.type == WeightType::MXFP4 ? matrix.rows * matrix.cols / mxGroup
+                                          : 0;
+}
+
 void GpuBackend::place(const Matrix &matrix, void *to, void *scales) {
   using kernels::WeightKind;
   int64_t count = matrix.rows * matrix.cols;
@@ -148,15 +157,11 @@ GpuBackend::Resident GpuBackend::weight(const Matrix &matrix) {
   if (!fresh)
     return resident;
   resident.kind = placedKind(matrix);
-  int64_t bytes = placedBytes(matrix), more = 0;
-  void *data = const_cast<void *>(upload(nullptr, size_t(bytes)));
-  void *scales = nullptr;
-  if (matrix.type == WeightType::MXFP4) {
-    more = matrix.rows * matrix.cols / mxGroup;
-    scales = const_cast<void *>(upload(nullptr, size_t(more)));
-  }
+  int64_t bytes = placedBytes(matrix), more = scaleBytes(matrix);
+  auto *data = static_cast<std::byte *>(upload(size_t(bytes + more)));
+  std::byte *scales = data + bytes;
   resident.data = data;
-  resident.scales = static_cast<const uint8_t *>(scales);
+  resident.scales = reinterpret_cast<const uint8_t *>(scales);
   weightSum += bytes + more;
   if (machine->good())
     place(matrix, data, scales);
@@ -181,23 +186,33 @@ void GpuBackend::fillTables(const Work &work, const Batch &batch,
     slots.push_back(int32_t(span.slot));
     last.push_back(begins.back() - 1);
   }
-  for (const auto *list : {&sequence, &begins, &slots, &last})
+  std::vector<int32_t> tiles;
+  std::vector<uint64_t> keyBegins;
+  tables.keyCount = 0;
+  for (int64_t s = 0; s < n && !single; ++s) {
+    const Span &span = batch.spans[size_t(s)];
+    for (int64_t t = 0; t < span.length; t += kernels::kFlashQueries)
+      tiles.insert(tiles.end(), {int32_t(s), int32_t(span.begin + t)});
+    keyBegins.push_back(uint64_t(tables.keyCount));
+    tables.keyCount += span.past + span.length;
+  }
+  for (const auto *list : {&sequence, &begins, &slots, &last, &tiles})
     numbers.insert(numbers.end(), list->begin(), list->end());
   numbers.resize((numbers.size() + 3) / 4 * 4);
-  StatePool &pool = *work.states;
   std::vector<uint64_t> caches;
-  for (size_t g = 0; g < pool.shape().growing.size(); ++g)
+  for (size_t g = 0; g < pool->shape().growing.size(); ++g)
     for (const Span &span : batch.spans)
       caches.push_back(reinterpret_cast<uintptr_t>(
-          pool.extend(span.slot, int64_t(g), span.length)));
+          pool->extend(span.slot, int64_t(g), span.length)));
+  size_t cacheCount = caches.size();
+  caches.insert(caches.end(), keyBegins.begin(), keyBegins.end());
 
   size_t half = numbers.size() * sizeof(int32_t);
   size_t bytes = half + caches.size() * sizeof(uint64_t);
   if (bytes > tables.bytes) {
     // An older one may be in use; it goes with the backend.
     tables.bytes = sizeClass(bytes);
-    tables.block = static_cast<std::byte *>(
-        const_cast<void *>(upload(nullptr, tables.bytes)));
+    tables.block = static_cast<std::byte *>(upload(tables.bytes));
   }
   std::vector<std::byte> image(bytes);
   std::memcpy(image.data(), numbers.data(), half);
@@ -214,7 +229,11 @@ void GpuBackend::fillTables(const Work &work, const Batch &batch,
   tables.begins = list += rows;
   tables.slots = list += n + 1;
   tables.last = list += n;
+  tables.tiles = list + n;
+  tables.tileCount = int64_t(tiles.size()) / 2;
   tables.caches = reinterpret_cast<const uint64_t *>(tables.block + half);
+  tables.keyBegins =
+      reinterpret_cast<const int64_t *>(tables.caches + cacheCount);
 }
 
 bool GpuBackend::begin(const Work &work, const Batch &batch) {
@@ -226,6 +245,8 @@ bool GpuBackend::begin(const Work &work, const Batch &batch) {
     lastPosition = std::max(lastPosition, span.past + span.length - 1);
   }
   growRotaryTables();
+  spans = batch.spans;
+  pool = work.states;
   wanted = batch.logits;
   current = nullptr;
   recording = false;

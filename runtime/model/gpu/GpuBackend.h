@@ -29,6 +29,7 @@
 #ifndef PLUM_RUNTIME_MODEL_GPU_GPUBACKEND_H
 #define PLUM_RUNTIME_MODEL_GPU_GPUBACKEND_H
 
+#include "runtime/cuda/Moe.h"
 #include "runtime/cuda/kernels/ModelArgs.h"
 #include "runtime/model/Backend.h"
 #include "runtime/model/gpu/Machine.h"
@@ -138,8 +139,9 @@ private:
     const uint8_t *scales = nullptr;
     kernels::WeightKind kind = kernels::WeightKind::F32;
   };
-  /// All experts of a layer, one after the other in each of three blocks.
+  /// The experts of a layer; one matrix of all of them.
   struct ResidentExperts;
+  struct Stack;
   /// Of a batch, in one block: see `begin`.
   struct Tables {
     std::byte *block = nullptr;
@@ -147,6 +149,11 @@ private:
     int64_t rows = 0, sequences = 0;
     const int32_t *ids, *position, *sequence, *begins, *slots, *last;
     const uint64_t *caches; ///< [growing states, sequences].
+    /// Of longer passes: (sequence, first row) of each tile of queries, and
+    /// where a sequence's keys would be in a list of all keys.
+    const int32_t *tiles;
+    const int64_t *keyBegins;
+    int64_t tileCount = 0, keyCount = 0;
   };
   struct Pass;
   struct RotaryTable {
@@ -156,15 +163,24 @@ private:
   };
 
   static kernels::Rows rowsOf(const View &x);
+  /// Memory that stays as long as the backend, and a copy in such memory.
+  void *upload(size_t bytes);
   const void *upload(const void *values, size_t bytes);
   const float *vector(const Vector &values);
   Resident weight(const Matrix &matrix);
   void place(const Matrix &matrix, void *to, void *scales);
   int64_t placedBytes(const Matrix &matrix) const;
+  static int64_t scaleBytes(const Matrix &matrix);
   kernels::WeightKind placedKind(const Matrix &matrix) const;
   void fillRandom(void *to, int64_t count, kernels::WeightKind kind,
                   int64_t cols, bool scales);
   const ResidentExperts &residentExperts(const Experts &experts);
+  void stackExperts(const Experts &experts, Matrix Mlp::*which, Stack &to);
+  runtime::cuda::ExpertMatrix packExperts(const Experts &experts,
+                                          Matrix Mlp::*which);
+  void routeExactly(const Work &work, const Experts &experts,
+                    const ResidentExperts &resident, const View &logits,
+                    const View &z, const View &y);
 
   void fillTables(const Work &work, const Batch &batch, Tables &tables);
   void forget();
@@ -179,14 +195,20 @@ private:
                    const Activation *act = nullptr);
   /// The rows as dense bf16.
   Rows narrowed(const View &x);
+  const float *
+  narrowedOnce(const View &x,
+               std::vector<std::pair<const float *, Rows>> &packed);
+  void skinny(std::span<const Product *const> products);
   void dots(const View &x, const Resident &w, const View &y);
   void launchDots(const kernels::DotsArgs &args);
-  /// Experts of each row, best first, as int32, and their weights.
-  void choose(const Experts &experts, const View &logits, const View &choice,
-              const View &weight);
   kernels::Type cacheKind() const;
   const uint64_t *cachesOf(int64_t state) const;
   void append(const View &x, int64_t state, int64_t cacheWidth, int64_t begin);
+  /// The kernel on matrix units for such heads; "" when there is none.
+  std::string flashFor(int64_t keyDim, int64_t valueDim) const;
+  void startFlash(kernels::FlashArgs &args, const View &q, const View &out,
+                  int64_t state) const;
+  Rows attendExpanded(const LatentAttention &attention, const View &q);
   Rows attendTo(const View &q, int64_t heads, int64_t groups, int64_t keyDim,
                 int64_t valueDim, int64_t valueBegin, int64_t state,
                 int64_t cacheWidth, float scale);
@@ -212,6 +234,8 @@ private:
   bool single = false;                   ///< Every sequence has one token.
   int64_t longest = 0, lastPosition = 0; ///< Of the batch.
   Logits wanted = Logits::Last;
+  std::span<const Span> spans; ///< Of the batch.
+  StatePool *pool = nullptr;
   int64_t fills = 0; ///< Random weights so far, for their seeds.
 };
 

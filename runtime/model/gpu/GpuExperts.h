@@ -8,22 +8,23 @@
 #ifndef PLUM_RUNTIME_MODEL_GPU_GPUEXPERTS_H
 #define PLUM_RUNTIME_MODEL_GPU_GPUEXPERTS_H
 
+#include "runtime/cuda/Moe.h"
 #include "runtime/model/Experts.h"
 #include "runtime/model/gpu/GpuBackend.h"
 
 namespace plum::model {
 
-/// One matrix of every expert, one after the other; their addresses are in
-/// device memory, too.
+struct GpuBackend::Stack {
+  kernels::WeightKind kind = kernels::WeightKind::F32;
+  const uint64_t *list = nullptr, *scaleList = nullptr; ///< On the device.
+};
+
+/// In bf16 compute experts are packed for the kernels of Moe.h. In f32 they are
+/// as they were read, and run one by one with a list of their addresses.
 struct GpuBackend::ResidentExperts {
-  struct Stack {
-    const void *data = nullptr;
-    const uint8_t *scales = nullptr;
-    kernels::WeightKind kind = kernels::WeightKind::F32;
-    const uint64_t *list = nullptr, *scaleList = nullptr;
-    int64_t bytes = 0; ///< Of one expert's matrix, scales included.
-  };
   Stack gate, up, down;
+  runtime::cuda::MoeLayer packed;
+  int64_t bytes = 0; ///< Of one expert.
 };
 
 } // namespace plum::model

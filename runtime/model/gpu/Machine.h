@@ -57,9 +57,10 @@ public:
 
   template <typename Args>
   void launch(const char *kernel, int64_t gridX, const Args &args,
-              int64_t gridY = 1) {
+              int64_t gridY = 1, int sharedBytes = 0) {
     run(kernel, [&] {
-      return library->launch(lane.get(), kernel, {gridX, gridY}, args);
+      return library->launch(lane.get(), kernel, {gridX, gridY}, args,
+                             sharedBytes);
     });
   }
   void multiply(const Gemm &gemm);

@@ -39,7 +39,7 @@ struct Desc {
 struct Product {
   Layout a, b, d;
   const void *aData, *bData;
-  float *out;
+  void *out;
 };
 
 void run(void *data) {
@@ -49,7 +49,11 @@ void run(void *data) {
       double sum = 0;
       for (int64_t k = 0; k < p.a.rows; ++k)
         sum += p.a.at(p.aData, k, n) * p.b.at(p.bData, k, m);
-      p.out[m * p.d.ld + n] = float(sum);
+      int64_t to = m * p.d.ld + n;
+      if (p.d.type == 0)
+        static_cast<float *>(p.out)[to] = float(sum);
+      else
+        static_cast<uint16_t *>(p.out)[to] = plum::floatToBf16(float(sum));
     }
 }
 
@@ -130,7 +134,7 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
       cLayout != dLayout || *static_cast<const float *>(alpha) != 1 ||
       *static_cast<const float *>(beta) != 0 || aShape.rows != bShape.rows ||
       aShape.cols != dShape.rows || bShape.cols != dShape.cols ||
-      aShape.type != bShape.type || dShape.type != 0 ||
+      aShape.type != bShape.type ||
       *static_cast<const uint64_t *>(algorithm) != algorithmMark)
     return invalidValue;
   using Enqueue = int (*)(void *, void (*)(void *), void *);
@@ -138,9 +142,7 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
       dlsym(dlopen(std::getenv("PLUM_LIBCUDA"), RTLD_NOW | RTLD_NOLOAD),
             "cuLaunchHostFunc"));
   // A recorded product is done as often as its graph: it stays.
-  return enqueue(
-      stream, run,
-      new Product{aShape, bShape, dShape, a, b, static_cast<float *>(d)});
+  return enqueue(stream, run, new Product{aShape, bShape, dShape, a, b, d});
 }
 
 } // extern "C"
