@@ -588,6 +588,10 @@ def Tile_StoreStateOp : Tile_Op<"store_state", [HasParent<"KernelOp">]> {
     segment ends, the next starts: nothing is written. A vector [K], which all teams
     of a head have, is written by that of the first slice.
 
+    Where the run wants states in between (plum_gpu_args.snapshot_every), what is
+    stored is a result of the kernel's `tile.chunks`, and the state argument has a
+    `.snapshot`, the chunk's value is written there after every so many chunks.
+
     `summary`: the slice of M or B to plum_gpu_args.segment_states, which holds
     M^T [K, K] (or its diagonal, see `tile.store_decay`) and B^T [V, K], f32, for each
     segment of each head of each sequence; a vector is one more row of B^T. Rows of
