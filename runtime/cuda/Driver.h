@@ -121,8 +121,7 @@ enum : int {
   F(cuMemsetD8, "cuMemsetD8_v2",                                               \
     (CUdeviceptr address, unsigned char value, size_t bytes))                  \
   F(cuMemsetD8Async, "cuMemsetD8Async",                                        \
-    (CUdeviceptr address, unsigned char value, size_t bytes,                   \
-     CUstream stream))                                                         \
+    (CUdeviceptr address, unsigned char value, size_t bytes, CUstream stream)) \
   F(cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))     \
   F(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                  \
   F(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))             \

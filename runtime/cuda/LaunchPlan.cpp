@@ -258,7 +258,8 @@ Status fillCounts(const Manifest &manifest, const KernelSet &set,
                    "a run of " + text(count) + " " + what +
                        " is too large, expected at most " + text(largestCount),
                    {}};
-  if (args.snapshotEvery > 0 && !set.find(manifest, KernelRole::Prepare))
+  if (args.snapshotEvery > 0 && args.snapshotEvery <= sizes.tokens &&
+      !set.find(manifest, KernelRole::Prepare))
     return Error{"",
                  "states in between are written by chunk kernels, and this run "
                  "takes steps",

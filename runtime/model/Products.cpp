@@ -29,7 +29,7 @@ struct Part {
 };
 
 void runPart(const Work &work, int thread, const Part &block,
-              const Blas *blas) {
+             const Blas *blas) {
   const Product &p = *block.product;
   Matrix part = p.w->slice(block.begin, block.rows);
   View y = p.y.columns(block.begin, block.rows);

@@ -30,7 +30,8 @@ struct CompileOptions {
   /// Auto: step and chunk kernels; Step: only the step kernel.
   Form form = Form::Auto;
   /// Chunk sizes C (powers of two, 1 to 256) to make kernels for; none: 64, and
-  /// on a GPU, where each update of a token is a row, fewer for several updates.
+  /// on a GPU, where each update of a token is a row, fewer for several
+  /// updates.
   std::vector<int64_t> chunks;
   Precision precision = Precision::Default;
   std::string target = "cpu"; ///< Or a GPU: "sm_80", "sm_90a".

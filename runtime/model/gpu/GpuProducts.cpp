@@ -100,8 +100,8 @@ void GpuBackend::multiply(const Work &, std::span<const Product> products) {
       few.push_back(&p);
       continue;
     }
-    // cuBLASLt has no algorithm for bf16 rows that do not start on 16 bytes, nor
-    // for a gate of one column.
+    // cuBLASLt has no algorithm for bf16 rows that do not start on 16 bytes,
+    // nor for a gate of one column.
     bool odd = !exact && (p.w->cols % 8 || p.w->rows % 8 || p.y.stride % 4);
     if (single || odd ||
         w.kind != (exact ? WeightKind::F32 : WeightKind::BF16)) {

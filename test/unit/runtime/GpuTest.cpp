@@ -323,6 +323,29 @@ TEST_F(GpuTest, RunsPackedSequencesFromAPool) {
   EXPECT_STREQ(fake->launches[0].symbol, "plum_toy_index");
 }
 
+TEST_F(GpuTest, SnapshotsComeFromChunks) {
+  Opened opened(dir / "toy");
+  GpuOptions steps;
+  steps.form = Form::Step;
+  for (int64_t tokens : {1, 100}) {
+    ToyTensors x(1, tokens, 2);
+    std::vector<float> S(6 * 2 * K * V), z(6 * 2 * K);
+    RunArgs args = x.args(1);
+    args.snapshotEvery = 16;
+    args.snapshots = {
+        TensorView::dense(S.data(), DType::F32, tokens / 16, 2, K, V),
+        TensorView::dense(z.data(), DType::F32, tokens / 16, 2, 1, K)};
+    Status status = opened.runner->run(args, steps);
+    if (tokens == 1) { // There are none.
+      EXPECT_TRUE(status) << status.error().str();
+      continue;
+    }
+    ASSERT_FALSE(status);
+    EXPECT_NE(status.error().str().find("this run takes steps"),
+              std::string::npos);
+  }
+}
+
 TEST_F(GpuTest, SnapshotsOfSequencesOfAnyLength) {
   Opened opened(dir / "toy");
   ToyTensors x(1, 100, 2), y(1, 100, 2);
