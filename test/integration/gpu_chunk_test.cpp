@@ -99,7 +99,7 @@ TEST_P(GpuChunk, StatesInBetween) {
   Values truth = reference(layer, data, {64, 128, 192});
   for (int64_t segments : {1, 2}) {
     Placing placing;
-    placing.chunk = 64;
+    placing.chunk = GetParam() == "deltaproduct" ? 32 : 64;
     placing.segments = segments;
     placing.snapshotEvery = 64;
     Values got = emulate(layer, data, placing);

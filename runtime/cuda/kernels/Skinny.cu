@@ -161,4 +161,4 @@ using namespace plum::kernels;
 PLUM_SKINNY(8, 16, true, 3)
 PLUM_SKINNY(16, 16, true, 3)
 PLUM_SKINNY(32, 32, false, 2)
-PLUM_SKINNY(64, 32, false, 2)
+PLUM_SKINNY(64, 32, false, 1) // Two would spill.

@@ -44,7 +44,7 @@ void GpuBackend::append(const View &x, int64_t state, int64_t cacheWidth,
 
 std::string GpuBackend::flashFor(int64_t keyDim, int64_t valueDim) const {
   constexpr std::pair<int64_t, int64_t> kernels[] = {
-      {32, 32}, {64, 64}, {128, 128}, {192, 128}, {256, 256}};
+      {32, 32}, {64, 64}, {128, 128}, {192, 128}};
   bool there = std::find(std::begin(kernels), std::end(kernels),
                          std::pair(keyDim, valueDim)) != std::end(kernels);
   if (!there || single || options.compute == Compute::F32)
