@@ -15,7 +15,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <dlfcn.h>
+#include <mutex>
 
 namespace {
 
@@ -142,7 +144,11 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
       dlsym(dlopen(std::getenv("PLUM_LIBCUDA"), RTLD_NOW | RTLD_NOLOAD),
             "cuLaunchHostFunc"));
   // A recorded product is done as often as its graph: it stays.
-  return enqueue(stream, run, new Product{aShape, bShape, dShape, a, b, d});
+  static std::mutex lock;
+  static std::deque<Product> products;
+  std::lock_guard guard(lock);
+  products.push_back({aShape, bShape, dShape, a, b, d});
+  return enqueue(stream, run, &products.back());
 }
 
 } // extern "C"
