@@ -26,6 +26,8 @@ std::string Shape::str() const {
     return fmt::format("[{}, {}]", rows, cols);
   case Diagonal:
     return fmt::format("diag [{}]", rows);
+  case List:
+    return fmt::format("[*, {}]", cols);
   }
   return "";
 }
@@ -43,7 +45,8 @@ constexpr NamedFunc namedFuncs[] = {
     {Func::Relu, "relu"},         {Func::Elu, "elu"},
     {Func::Abs, "abs"},           {Func::Min, "min"},
     {Func::Max, "max"},           {Func::Sum, "sum"},
-    {Func::L2Norm, "l2norm"},     {Func::RmsNorm, "rmsnorm"}};
+    {Func::L2Norm, "l2norm"},     {Func::RmsNorm, "rmsnorm"},
+    {Func::Append, "append"},     {Func::Attend, "attend"}};
 } // namespace
 
 std::string_view name(Func func) {
@@ -94,6 +97,8 @@ double apply(Func func, double x) {
   case Func::Sum:
   case Func::L2Norm:
   case Func::RmsNorm:
+  case Func::Append:
+  case Func::Attend:
     break; // Not functions of one number.
   }
   return x;

@@ -56,6 +56,7 @@ private:
   void checkCycles();
   void analyse(Stmt &stmt);
   std::optional<AffineUpdate> analyseUpdate(const Stmt &stmt);
+  void analyseAppend(Stmt &stmt);
   bool addDecay(AffineUpdate &update, const Stmt &stmt,
                 const std::vector<Term> &wholes);
   const Expr *logOf(const Factors &decay, Range range);
@@ -95,7 +96,25 @@ bool AffineAnalysis::run() {
   return true;
 }
 
+/// The rows of a whole chunk are appended at once.
+void AffineAnalysis::analyseAppend(Stmt &stmt) {
+  const Expr *row = stmt.written->args[1];
+  const Symbol *list = stmt.symbol;
+  const Expr *value = nullptr;
+  if (forms.statesOf(row) >> list->index & 1)
+    forms.failure = {
+        row->range,
+        fmt::format("the row appended to '{0}' depends on '{0}'", list->name)};
+  else
+    value = forms.normal(row);
+  if (!value)
+    return fail(stmt);
+  stmt.expr = builder.withArgs(stmt.written, {stmt.written->args[0], value});
+}
+
 void AffineAnalysis::analyse(Stmt &stmt) {
+  if (stmt.kind == Stmt::Update && stmt.symbol->shape.kind == Shape::List)
+    return analyseAppend(stmt);
   if (stmt.kind == Stmt::Update) {
     stmt.affine = analyseUpdate(stmt);
     if (!stmt.affine)

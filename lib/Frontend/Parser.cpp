@@ -264,6 +264,8 @@ std::optional<syntax::Type> Parser::parseType() {
         if (!name)
           return std::nullopt;
         type.extents.push_back({name->range, name->text, 0});
+      } else if (at(TokenKind::Star)) {
+        type.extents.push_back({next().range, {}, 0, /*grows=*/true});
       } else {
         std::optional<syntax::Extent> extent = parseInteger();
         if (!extent)

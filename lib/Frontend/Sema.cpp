@@ -207,13 +207,23 @@ std::optional<Shape> Sema::checkType(const syntax::Type &type) {
                             type.extents.size()));
     return std::nullopt;
   }
+  bool list = type.extents.size() == 2 && type.extents[0].grows;
   std::vector<int64_t> extents;
   for (const syntax::Extent &extent : type.extents) {
+    if (list && &extent == &type.extents[0])
+      continue;
+    if (extent.grows) {
+      diags.error(extent.range, "'*' is the first of two extents: '[*, K]' is "
+                                "a list of rows");
+      return std::nullopt;
+    }
     std::optional<int64_t> value = checkExtent(extent);
     if (!value)
       return std::nullopt;
     extents.push_back(*value);
   }
+  if (list)
+    return Shape::list(extents[0]);
   if (extents.empty())
     return Shape::scalar();
   if (extents.size() == 1)
@@ -250,7 +260,8 @@ void Sema::checkDeclaration(const syntax::Stmt &stmt) {
     diags.error(stmt.type.range,
                 "a state is a row or a matrix, got scalar; write '[1]'");
     shape.reset();
-  } else if (shape && !state && shape->kind == Shape::Matrix) {
+  } else if (shape && !state &&
+             (shape->kind == Shape::Matrix || shape->kind == Shape::List)) {
     diags.error(stmt.type.range, fmt::format("{} is a scalar or a row, got {}",
                                              describe(kind), shape->str()));
     shape.reset();
@@ -312,6 +323,11 @@ void Sema::checkAssignment(const syntax::Stmt &stmt) {
     poisoned.insert(name.text);
     return;
   }
+  if (expr->shape.kind == Shape::List) {
+    refuseList(expr, "a local");
+    poisoned.insert(name.text);
+    return;
+  }
   Symbol *symbol = declare(SymbolKind::Local, name, expr->shape, DType::F32);
   symbol->definition = expr;
   symbol->constant = constantValue(expr);
@@ -322,11 +338,46 @@ void Sema::checkAssignment(const syntax::Stmt &stmt) {
                           .expr = expr});
 }
 
+void Sema::refuseList(const Expr *list, std::string_view use) {
+  diags.error(list->range,
+              fmt::format("a growing state is not {}: it is written by "
+                          "'append' and read by 'attend'",
+                          use));
+  if (list->kind == ExprKind::Ref)
+    diags.note(list->symbol->range,
+               fmt::format("'{}' is declared here", list->symbol->name));
+}
+
+bool Sema::checkAppend(const syntax::Stmt &stmt, const Symbol &state,
+                       const Expr *expr) {
+  bool append = stmt.kind == syntax::Stmt::Assign &&
+                expr->kind == ExprKind::Call && expr->func == Func::Append &&
+                expr->args[0]->symbol == &state;
+  if (!append) {
+    diags.error(stmt.range,
+                fmt::format("the update of growing state '{0}' expects '{0} = "
+                            "append({0}, row)'",
+                            state.name));
+    diags.note(state.range, fmt::format("'{}' is declared here", state.name));
+    return false;
+  }
+  if (expr->args[0]->version > 0) {
+    diags.error(stmt.range,
+                fmt::format("growing state '{}' is appended to twice, expected "
+                            "one row a token",
+                            state.name));
+    diags.note(state.range, fmt::format("'{}' is declared here", state.name));
+    return false;
+  }
+  return true;
+}
+
 void Sema::checkUpdate(const syntax::Stmt &stmt, Symbol &state) {
   const syntax::Name &name = stmt.names.front();
   updating = &state;
   const Expr *expr = check(*stmt.expr);
-  if (expr && stmt.kind != syntax::Stmt::Assign) {
+  if (expr && stmt.kind != syntax::Stmt::Assign &&
+      state.shape.kind != Shape::List) {
     ExprKind kind =
         stmt.kind == syntax::Stmt::AddAssign ? ExprKind::Add : ExprKind::Sub;
     // A scalar may broadcast, but whole shapes must agree: said as below.
@@ -350,6 +401,8 @@ void Sema::checkUpdate(const syntax::Stmt &stmt, Symbol &state) {
   unsigned version = versions[&state]++;
   if (!expr)
     return;
+  if (state.shape.kind == Shape::List && !checkAppend(stmt, state, expr))
+    return;
   if (expr->shape != state.shape) {
     diags.error(stmt.expr->range,
                 fmt::format("the update of state '{}' expects {}, got {}",
@@ -368,7 +421,7 @@ void Sema::checkUpdate(const syntax::Stmt &stmt, Symbol &state) {
 void Sema::checkOutput(const syntax::Stmt &stmt) {
   const syntax::Name &name = stmt.names.front();
   std::optional<Shape> shape = checkType(stmt.type);
-  if (shape && shape->kind == Shape::Matrix) {
+  if (shape && (shape->kind == Shape::Matrix || shape->kind == Shape::List)) {
     diags.error(
         stmt.type.range,
         fmt::format("an output is a scalar or a row, got {}", shape->str()));
@@ -407,7 +460,13 @@ void Sema::checkWhole(const syntax::Layer &source) {
                 fmt::format("layer '{}' has no output", layer->name));
   for (const Symbol &symbol : layer->symbols) {
     bool isUsed = used.contains(&symbol);
-    if (symbol.kind == SymbolKind::State) {
+    if (symbol.shape.kind == Shape::List && versions[&symbol] == 0) {
+      // All of a layer's lists have the same length.
+      diags.error(symbol.range, fmt::format("growing state '{}' is never "
+                                            "appended to, expected one row a "
+                                            "token",
+                                            symbol.name));
+    } else if (symbol.kind == SymbolKind::State) {
       if (versions[&symbol] == 0 || !isUsed)
         diags.warning(symbol.range,
                       fmt::format("state '{}' is never {}", symbol.name,

@@ -48,6 +48,11 @@ private:
   void checkOutput(const syntax::Stmt &stmt);
   void checkWhole(const syntax::Layer &source);
   std::optional<Shape> checkType(const syntax::Type &type);
+  /// An update of a growing state is append(state, row) and nothing else.
+  bool checkAppend(const syntax::Stmt &stmt, const Symbol &state,
+                   const Expr *expr);
+  /// Says that a growing state does not go where `use` is.
+  void refuseList(const Expr *list, std::string_view use);
   std::optional<int64_t> checkExtent(const syntax::Extent &extent);
   Symbol *declare(SymbolKind kind, syntax::Name name, Shape shape, DType dtype);
   bool isNew(syntax::Name name);
@@ -68,6 +73,10 @@ private:
   const Expr *checkCall(const syntax::Expr &expr);
   const Expr *checkDiag(const syntax::Expr &expr,
                         const std::vector<const Expr *> &args);
+  std::optional<Shape> appendShape(const syntax::Expr &expr,
+                                   const std::vector<const Expr *> &args);
+  std::optional<Shape> attendShape(const syntax::Expr &expr,
+                                   const std::vector<const Expr *> &args);
   std::optional<Shape> callShape(const syntax::Expr &expr, Func func,
                                  const std::vector<const Expr *> &args);
   bool checkKeywords(const syntax::Expr &expr, Func func, double &eps);

@@ -50,6 +50,11 @@ const Expr *Sema::check(const syntax::Expr &expr) {
   for (const Expr *arg : args)
     if (!arg)
       return nullptr;
+  for (const Expr *arg : args)
+    if (arg->shape.kind == Shape::List) {
+      refuseList(arg, "a matrix");
+      return nullptr;
+    }
 
   switch (expr.kind) {
   case syntax::ExprKind::Neg:
@@ -280,7 +285,7 @@ const Expr *Sema::checkCall(const syntax::Expr &expr) {
     }
     diags.error(expr.name.range, fmt::format("unknown function '{}'", callee));
     std::vector<std::string_view> names = {"diag"};
-    for (unsigned i = 0; i <= unsigned(Func::RmsNorm); ++i)
+    for (unsigned i = 0; i <= unsigned(Func::Attend); ++i)
       names.push_back(name(Func(i)));
     noteNearest(expr.name.range, callee, names);
     return nullptr;
@@ -294,6 +299,12 @@ const Expr *Sema::checkCall(const syntax::Expr &expr) {
   }
   if (!good)
     return nullptr;
+  bool takesLists = func == Func::Append || func == Func::Attend;
+  for (const Expr *arg : args)
+    if (arg->shape.kind == Shape::List && !takesLists) {
+      refuseList(arg, "a matrix");
+      return nullptr;
+    }
   if (diag)
     return checkDiag(expr, args);
   double eps = 0;
@@ -363,8 +374,89 @@ bool Sema::checkKeywords(const syntax::Expr &expr, Func func, double &eps) {
   return true;
 }
 
+namespace {
+bool isGrowing(const Expr *expr) {
+  return expr->kind == ExprKind::Ref && expr->shape.kind == Shape::List;
+}
+} // namespace
+
+std::optional<Shape> Sema::appendShape(const syntax::Expr &expr,
+                                       const std::vector<const Expr *> &args) {
+  if (args.size() != 2) {
+    diags.error(expr.range,
+                fmt::format("'append' expects a growing state and "
+                            "a row, got {} argument{}",
+                            args.size(), args.size() == 1 ? "" : "s"));
+    return std::nullopt;
+  }
+  if (!isGrowing(args[0])) {
+    diags.error(args[0]->range,
+                fmt::format("'append' expects a growing state [*, d], got {}",
+                            args[0]->shape.str()));
+    return std::nullopt;
+  }
+  Shape row = Shape::row(args[0]->shape.cols);
+  if (args[1]->shape != row) {
+    diags.error(args[1]->range, fmt::format("'append' expects {}, got {}",
+                                            row.str(), args[1]->shape.str()));
+    diags.note(args[0]->symbol->range,
+               fmt::format("'{}' is declared here", args[0]->symbol->name));
+    return std::nullopt;
+  }
+  return args[0]->shape;
+}
+
+/// attend(q, keys, values), or with more pairs of a query and keys, whose
+/// scores are added up.
+std::optional<Shape> Sema::attendShape(const syntax::Expr &expr,
+                                       const std::vector<const Expr *> &args) {
+  if (args.size() < 3 || args.size() % 2 == 0) {
+    diags.error(expr.range,
+                fmt::format("'attend' expects pairs of a query and keys, then "
+                            "values, got {} argument{}",
+                            args.size(), args.size() == 1 ? "" : "s"));
+    return std::nullopt;
+  }
+  const Expr *values = args.back();
+  for (size_t i = 0; i < args.size(); ++i) {
+    bool query = i % 2 == 0 && args[i] != values;
+    if (!query && !isGrowing(args[i])) {
+      diags.error(args[i]->range,
+                  fmt::format("'attend' expects a growing state [*, d] as {}, "
+                              "got {}",
+                              args[i] == values ? "values" : "keys",
+                              args[i]->shape.str()));
+      return std::nullopt;
+    }
+    if (!query && args[i]->version != values->version) {
+      diags.error(args[i]->range,
+                  fmt::format("'{}' {} this token's row here and '{}' {}",
+                              args[i]->symbol->name,
+                              args[i]->version ? "has" : "has not",
+                              values->symbol->name,
+                              values->version ? "has" : "has not"));
+      return std::nullopt;
+    }
+  }
+  for (size_t i = 0; i + 1 < args.size(); i += 2) {
+    Shape row = Shape::row(args[i + 1]->shape.cols);
+    if (args[i]->shape == row)
+      continue;
+    diags.error(args[i]->range, fmt::format("'attend' expects {}, got {}",
+                                            row.str(), args[i]->shape.str()));
+    diags.note(args[i + 1]->symbol->range,
+               fmt::format("'{}' is declared here", args[i + 1]->symbol->name));
+    return std::nullopt;
+  }
+  return Shape::row(values->shape.cols);
+}
+
 std::optional<Shape> Sema::callShape(const syntax::Expr &expr, Func func,
                                      const std::vector<const Expr *> &args) {
+  if (func == Func::Append)
+    return appendShape(expr, args);
+  if (func == Func::Attend)
+    return attendShape(expr, args);
   bool extremum = func == Func::Min || func == Func::Max;
   if (extremum ? args.size() < 2 : args.size() != 1) {
     diags.error(expr.range,

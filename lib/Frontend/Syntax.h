@@ -58,11 +58,12 @@ struct Expr {
                       ///< included.
 };
 
-/// A dimension: a name, or an integer.
+/// A dimension: a name, an integer, or `*` for as many as there are tokens.
 struct Extent {
   Range range;
   std::string_view name;
   int64_t value = 0; ///< When the name is empty.
+  bool grows = false;
 };
 
 struct Type {

@@ -40,6 +40,7 @@ struct Node {
   const double *data = nullptr; ///< The value: the buffer, or someone else's.
   std::vector<double> buffer;
   size_t stride = 0; ///< A reference to an input: elements from token to token.
+  const int64_t *held = nullptr; ///< attend: rows before this token's.
 
   Shape shape() const { return expr->shape; }
   Shape::Kind kind() const { return expr->shape.kind; }
@@ -169,6 +170,29 @@ void evaluateExtremum(Node &node) {
   }
 }
 
+/// softmax over the rows of the lists; of no rows, zeros.
+void evaluateAttend(Node &node) {
+  const Node &values = *node.args.back();
+  size_t rows = size_t(*node.held) + values.expr->version;
+  std::vector<double> scores(rows);
+  for (size_t i = 0; i + 1 < node.args.size(); i += 2) {
+    const double *q = node.args[i]->data, *keys = node.args[i + 1]->data;
+    size_t width = elements(node.args[i]->shape());
+    for (size_t row = 0; row < rows; ++row)
+      for (size_t c = 0; c < width; ++c)
+        scores[row] += q[c] * keys[row * width + c];
+  }
+  double largest = rows ? *std::max_element(scores.begin(), scores.end()) : 0;
+  double sum = 0;
+  for (double &score : scores)
+    sum += score = std::exp(score - largest);
+  size_t width = node.buffer.size();
+  std::fill(node.buffer.begin(), node.buffer.end(), 0.0);
+  for (size_t row = 0; row < rows; ++row)
+    for (size_t c = 0; c < width; ++c)
+      node.buffer[c] += scores[row] / sum * values.data[row * width + c];
+}
+
 void evaluateCall(Node &node) {
   Func func = node.expr->func;
   switch (func) {
@@ -187,6 +211,10 @@ void evaluateCall(Node &node) {
     return evaluateNorm(node, 1);
   case Func::RmsNorm:
     return evaluateNorm(node, 1 / double(node.buffer.size()));
+  case Func::Attend:
+    return evaluateAttend(node);
+  case Func::Append:
+    return; // An update, see Interpreter.
   default:
     return map(node, [&](double x) { return frontend::apply(func, x); });
   }
@@ -249,9 +277,11 @@ private:
   std::deque<Expr> reassociated; ///< Stand-ins, see addProduct.
   std::unordered_map<const Symbol *, std::vector<double>> locals;
   std::vector<Step> steps;
+  int64_t held; ///< Rows of the growing states before the current token.
 };
 
-Interpreter::Interpreter(const Layer &layer, Head &head) : head(head) {
+Interpreter::Interpreter(const Layer &layer, Head &head)
+    : head(head), held(head.past) {
   for (const Symbol *local : layer.locals)
     locals[local].resize(elements(local->shape));
   for (const Stmt &stmt : layer.stmts) {
@@ -260,6 +290,13 @@ Interpreter::Interpreter(const Layer &layer, Head &head) : head(head) {
       step.target = locals[stmt.symbol].data();
     } else if (stmt.kind == Stmt::Update) {
       step.target = head.states[stmt.symbol->index].data();
+      if (stmt.symbol->shape.kind == Shape::List) {
+        step.stride = size_t(stmt.symbol->shape.cols);
+        step.target += size_t(head.past) * step.stride;
+        add(step, stmt.written->args[1]);
+        steps.push_back(std::move(step));
+        continue;
+      }
     } else {
       step.target = head.outputs[stmt.symbol->index].data();
       step.stride = elements(stmt.symbol->shape);
@@ -284,6 +321,8 @@ Node *Interpreter::add(Step &step, const Expr *expr) {
   bool sameElements =
       expr->kind == ExprKind::Diag ||
       (expr->kind == ExprKind::Transpose && expr->shape.kind != Shape::Matrix);
+  if (expr->kind == ExprKind::Call && expr->func == Func::Attend)
+    node.held = &held;
   if (expr->kind == ExprKind::Ref) {
     refer(node);
   } else if (sameElements) {
@@ -338,7 +377,7 @@ void Interpreter::refer(Node &node) {
 }
 
 void Interpreter::run() {
-  for (int64_t token = 0; token < head.tokens; ++token)
+  for (int64_t token = 0; token < head.tokens; ++token, ++held)
     for (Step &step : steps) {
       for (Node *node : step.nodes) {
         if (node->buffer.empty() && !node->args.empty())

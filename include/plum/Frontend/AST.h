@@ -28,9 +28,10 @@
 namespace plum::frontend {
 
 /// Shape of a value. A row [d] has rows = 1; a column (a transposed row) has
-/// cols = 1; `diag(w)` of a row [d] is d x d and kept symbolic.
+/// cols = 1; `diag(w)` of a row [d] is d x d and kept symbolic. A list [*, d]
+/// is a growing state: one row for each token so far, so rows = 0 says nothing.
 struct Shape {
-  enum Kind : uint8_t { Scalar, Row, Column, Matrix, Diagonal };
+  enum Kind : uint8_t { Scalar, Row, Column, Matrix, Diagonal, List };
   Kind kind = Scalar;
   int64_t rows = 1, cols = 1;
 
@@ -39,8 +40,10 @@ struct Shape {
   static Shape column(int64_t d) { return {Column, d, 1}; }
   static Shape matrix(int64_t r, int64_t c) { return {Matrix, r, c}; }
   static Shape diagonal(int64_t d) { return {Diagonal, d, d}; }
+  static Shape list(int64_t d) { return {List, 0, d}; }
   bool operator==(const Shape &) const = default;
-  /// "scalar", "[128]", "[128]^T", "[128, 64]", "diag [128]".
+  /// "scalar", "[128]", "[128]^T", "[128, 64]", "diag [128]",
+  /// "[*, 128]".
   std::string str() const;
 };
 
@@ -60,12 +63,14 @@ enum class Func : uint8_t {
   Max,
   Sum,
   L2Norm,
-  RmsNorm
+  RmsNorm,
+  Append, ///< append(list, row): the list with one more row.
+  Attend  ///< attend(q, keys, ..., values): softmax(sum of q keys^T) values.
 };
 std::string_view name(Func func);
 std::optional<Func> parseFunc(std::string_view name);
 /// An elementwise function at one point, in float64: its definition. Not for
-/// Min, Max, Sum and the norms.
+/// Min, Max, Sum, the norms, Append and Attend.
 double apply(Func func, double x);
 
 enum class SymbolKind : uint8_t { Dim, Param, Input, State, Local, Output };
@@ -76,8 +81,8 @@ struct Expr;
 struct Symbol {
   SymbolKind kind;
   std::string name;
-  Range range;              ///< Where it is declared.
-  Shape shape;              ///< Vector state [d]: Row(d). Dim: Scalar.
+  Range range; ///< Where it is declared.
+  Shape shape; ///< Vector state [d]: Row(d). Growing state: List. Dim: Scalar.
   DType dtype = DType::F32; ///< Storage; for locals and dims unused.
   int64_t value = 0;        ///< Dim: its value.
   std::optional<double> constant =
@@ -165,10 +170,12 @@ struct Stmt {
   Kind kind;
   Range range;
   const Symbol *symbol;
-  const Expr *written;  ///< As the spec has it, `+=` spelled out as S + ...
-  const Expr *expr;     ///< In normal form, see above; Update: `written`.
-  unsigned version = 0; ///< Update: of the state before it.
-  std::optional<AffineUpdate> affine = {}; ///< Update: absent when not affine.
+  const Expr *written; ///< As the spec has it, `+=` spelled out as S + ...
+  const Expr *expr;    ///< In normal form, see above; Update: `written`, or
+                    ///< of a growing state append(state, row in normal form).
+  unsigned version = 0;                    ///< Update: of the state before it.
+  std::optional<AffineUpdate> affine = {}; ///< Update: absent when not affine,
+                                           ///< and of a growing state.
 };
 
 /// A checked layer.

@@ -20,9 +20,10 @@ namespace plum::reference {
 
 /// One head of one sequence, everything in float64, row-major. Spans are in
 /// the order of layer.params, inputs, states, outputs; element counts are d,
-/// T * d, K * V (or d) and T * d.
+/// T * d, K * V (or d; of a growing state (past + T) * d) and T * d.
 struct Head {
   int64_t tokens = 0;
+  int64_t past = 0; ///< Rows in the growing states before the first token.
   std::vector<std::span<const double>> params, inputs;
   std::vector<std::span<double>> states;  ///< In: initial; out: final.
   std::vector<std::span<double>> outputs; ///< Unrounded.
