@@ -184,7 +184,9 @@ private:
                                 lane.inputs.data(),
                                 lane.params.data(),
                                 lane.states.data(),
-                                lane.outputs.data()};
+                                lane.outputs.data(),
+                                nullptr,
+                                0};
     kernel.function(&kernelArgs);
   }
 

@@ -66,6 +66,25 @@ LogicalResult StateType::verify(function_ref<InFlightDiagnostic()> emitError,
 }
 
 //===----------------------------------------------------------------------===//
+// ListType
+//===----------------------------------------------------------------------===//
+
+VectorType ListType::getRowType() const {
+  return VectorType::get({getWidth()}, Float32Type::get(getContext()));
+}
+
+LogicalResult ListType::verify(function_ref<InFlightDiagnostic()> emitError,
+                               int64_t width, Type storage) {
+  // list_c1
+  if (width < 1)
+    return emitError() << "expects rows of at least 1, got " << width;
+  // list_c2
+  if (!storage.isF32() && !storage.isF16() && !storage.isBF16())
+    return emitError() << "expects storage f32, f16 or bf16, got " << storage;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // DomainAttr
 //===----------------------------------------------------------------------===//
 

@@ -20,8 +20,9 @@ def Assoc_Dialect : Dialect {
     A sequence layer keeps a memory `S` of shape `[K, V]` that maps keys to
     values: reading with a row `q` of length K gives `q S`, a row of length V.
     The ops say how one token changes it: multiply it (`gate`, `decay`), add a
-    fact (`add`), remove one (`erase`), replace one (`delta`). Elementwise
-    maths on rows is left to `arith`, `math` and `vector`: a row of length d is
+    fact (`add`), remove one (`erase`), replace one (`delta`). A memory that
+    never forgets is a list of rows instead: `append` adds one, and `attend`
+    reads all of them through a softmax. Elementwise maths on rows is left to `arith`, `math` and `vector`: a row of length d is
     a `vector<dxf32>`, a scalar an `f32`.
 
     A state is a value: every update returns the new one, and each value is
@@ -95,6 +96,26 @@ def Assoc_StateType : TypeDef<Assoc_Dialect, "State"> {
     /// vector<Kxf32> and vector<Vxf32>.
     ::mlir::VectorType getKeyRowType() const;
     ::mlir::VectorType getValueRowType() const;
+  }];
+}
+
+def Assoc_ListType : TypeDef<Assoc_Dialect, "List"> {
+  let mnemonic = "list";
+  let summary = "a growing memory: one row for each token so far";
+  let description = [{
+    `!assoc.list<64, f32>`: rows of 64 numbers, storage dtype. How many there
+    are is known when the layer runs; each token appends one, so all lists of a
+    layer have the same length at the same point in time.
+
+    Constraints: (C1) rows have at least one number. (C2) storage is f32, f16
+    or bf16.
+  }];
+  let parameters = (ins "int64_t":$width, "::mlir::Type":$storage);
+  let assemblyFormat = "`<` $width `,` $storage `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// vector<widthxf32>.
+    ::mlir::VectorType getRowType() const;
   }];
 }
 

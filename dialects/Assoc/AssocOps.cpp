@@ -78,7 +78,7 @@ static FailureOr<Operation *> updateOf(Value state) {
   for (OpOperand &use : state.getUses()) {
     Operation *user = use.getOwner();
     if (use.getOperandNumber() != 0 || user->getNumResults() != 1 ||
-        !isa<StateType>(user->getResult(0).getType()))
+        !isa<StateType, ListType>(user->getResult(0).getType()))
       continue;
     if (update) {
       if (user->getBlock() == update->getBlock() &&
@@ -105,7 +105,7 @@ LogicalResult LayerOp::verify() {
   SmallVector<Type> states;
   for (BlockArgument arg : block.getArguments()) {
     ArgAttr attr = argAt(*this, arg.getArgNumber());
-    bool isState = isa<StateType>(arg.getType());
+    bool isState = isa<StateType, ListType>(arg.getType());
     // layer_c2
     if (isState != (attr.getRole() == Role::State))
       return emitOpError() << "expects '" << attr.getName()
@@ -158,6 +158,7 @@ LogicalResult LayerOp::verify() {
   for (auto [state, yielded] :
        llvm::zip(argumentsOf(Role::State), yieldedStates())) {
     Value last = state;
+    int64_t updates = 0;
     while (true) {
       FailureOr<Operation *> update = updateOf(last);
       if (failed(update))
@@ -165,7 +166,13 @@ LogicalResult LayerOp::verify() {
       if (!*update)
         break;
       last = (*update)->getResult(0);
+      ++updates;
     }
+    // layer_c8
+    if (isa<ListType>(state.getType()) && updates != 1)
+      return emitOpError() << "expects one append to list '"
+                           << argAt(*this, state.getArgNumber()).getName()
+                           << "', got " << updates;
     if (yielded != last) {
       InFlightDiagnostic diag = yield.emitOpError()
                                 << "expects the last state made of '"
@@ -181,6 +188,27 @@ LogicalResult LayerOp::verify() {
 //===----------------------------------------------------------------------===//
 // WholeOp
 //===----------------------------------------------------------------------===//
+
+LogicalResult AttendOp::verify() {
+  // attend_c1
+  if (getQueries().empty() || getQueries().size() != getKeys().size())
+    return emitOpError() << "expects a query for each of the keys, got "
+                         << getQueries().size() << " and " << getKeys().size();
+  for (auto [i, query, keys] : llvm::enumerate(getQueries(), getKeys())) {
+    Type row = cast<ListType>(keys.getType()).getRowType();
+    // attend_c2
+    if (query.getType() != row)
+      return emitOpError() << "expects query " << i << " of type " << row
+                           << ", got " << query.getType();
+    // attend_c3
+    if (bool(keys.getDefiningOp<AppendOp>()) != seesOwn())
+      return emitOpError() << "expects lists of one length, got keys " << i
+                           << (seesOwn() ? " without" : " with")
+                           << " this token's row and values"
+                           << (seesOwn() ? " with" : " without") << " it";
+  }
+  return success();
+}
 
 LogicalResult WholeOp::verify() {
   // whole_c1

@@ -56,12 +56,13 @@ def Assoc_LayerOp : Assoc_Op<"layer", [IsolatedFromAbove, Symbol, SingleBlock,
     to f32 with `arith.extf` and its outputs back with `arith.truncf`.
 
     Constraints: (C1) one entry of `args` per block argument. (C2) an argument
-    has the type `!assoc.state` exactly when its role is `state`. (C3) params,
+    has the type `!assoc.state` or `!assoc.list` exactly when its role is `state`. (C3) params,
     inputs and outputs are scalars or rows of f32, f16 or bf16. (C4) the
     yielded states have the types of the state arguments, in order. (C5) one
     name in `outputs` per yielded output. (C6) names are distinct. (C7) the
     updates of a state argument are a chain, each of the state that the last one
-    made; the end of the chain is what is yielded for that argument.
+    made; the end of the chain is what is yielded for that argument. (C8) a
+    list is appended to once.
 
     Example:
     ```mlir
@@ -266,6 +267,75 @@ def Assoc_WholeOp : Assoc_Op<"whole", [Pure, Assoc_KeyRow<"result">]> {
   let results = (outs Assoc_Row:$result);
   let assemblyFormat = "$state attr-dict `:` qualified(type($state))";
   let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Never forgetting
+//===----------------------------------------------------------------------===//
+
+def Assoc_AppendOp : Assoc_Op<"append", [Pure, AllTypesMatch<["list", "result"]>,
+    TypesMatchWith<"'row' is a row of the list", "list", "row",
+                   "::llvm::cast<::plum::assoc::ListType>($_self).getRowType()">,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "add a row to a list";
+  let description = [{
+    Formula: `L' = [L; x]`. L : [n, d]; x : [d]; L' : [n + 1, d]. The rows are
+    kept as they are: nothing is forgotten, and the state grows. The keys and
+    the values of softmax attention (arXiv 1706.03762).
+
+    Constraints: (C1) `row` is a row of the list's width.
+
+    Example:
+    ```mlir
+    func.func @append(%L: !assoc.list<8, f32>, %x: vector<8xf32>) -> !assoc.list<8, f32> {
+      %L1 = assoc.append %L, %x : !assoc.list<8, f32>
+      return %L1 : !assoc.list<8, f32>
+    }
+    ```
+  }];
+  let arguments = (ins Assoc_ListType:$list, Assoc_Row:$row);
+  let results = (outs Assoc_ListType:$result);
+  let assemblyFormat = "$list `,` $row attr-dict `:` qualified(type($list))";
+  let extraClassDefinition = [{
+    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) { setName(getResult(), "L"); }
+  }];
+}
+
+def Assoc_AttendOp : Assoc_Op<"attend", [Pure, AttrSizedOperandSegments,
+    TypesMatchWith<"the result is a row of the values", "values", "result",
+                   "::llvm::cast<::plum::assoc::ListType>($_self).getRowType()">]> {
+  let summary = "read lists by the softmax of scores";
+  let description = [{
+    Formula: `o = softmax(sum_i q_i K_i^T) V`. K_i : [n, d_i] (`keys`); q_i :
+    [d_i] (`queries`); V : [n, e] (`values`); o : [e]. Of no rows at all the
+    result is 0. One pair is attention (arXiv 1706.03762); with two, a query has
+    a part for a latent and one for a shared key (multi-head latent attention,
+    arXiv 2405.04434). fp32; a lowering subtracts the largest score it has seen
+    before it exponentiates.
+
+    Constraints: (C1) as many queries as keys, at least one. (C2) query i is a
+    row of keys i. (C3) all lists are as long: each has this token's row, or
+    none has.
+
+    Example:
+    ```mlir
+    func.func @attend(%q: vector<8xf32>, %K: !assoc.list<8, f32>, %V: !assoc.list<4, f32>) -> vector<4xf32> {
+      %o = assoc.attend(%q) keys(%K : !assoc.list<8, f32>) values(%V : !assoc.list<4, f32>) : vector<8xf32>
+      return %o : vector<4xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<Assoc_Row>:$queries, Variadic<Assoc_ListType>:$keys, Assoc_ListType:$values);
+  let results = (outs Assoc_Row:$result);
+  let assemblyFormat = [{
+    `(` $queries `)` `keys` `(` $keys `:` qualified(type($keys)) `)`
+    `values` `(` $values `:` qualified(type($values)) `)` attr-dict `:` type($queries)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The lists hold this token's row.
+    bool seesOwn() { return getValues().getDefiningOp<AppendOp>() != nullptr; }
+  }];
 }
 
 //===----------------------------------------------------------------------===//

@@ -281,6 +281,41 @@ LogicalResult CarryOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
+// AppendOp, AttendOp
+//===----------------------------------------------------------------------===//
+
+static int64_t widthOf(Value list) {
+  return cast<plum::assoc::ListType>(list.getType()).getWidth();
+}
+
+LogicalResult AppendOp::verify() {
+  // append_c1
+  if (dim(getRows(), 1) != widthOf(getList()))
+    return emitOpError() << "expects rows of " << widthOf(getList()) << ", got "
+                         << getRows().getType();
+  return success();
+}
+
+LogicalResult AttendOp::verify() {
+  // attend_c1
+  if (getQueries().empty() || getQueries().size() != getKeys().size())
+    return emitOpError() << "expects a query for each of the keys, got "
+                         << getQueries().size() << " and " << getKeys().size();
+  for (auto [query, keys] : llvm::zip(getQueries(), getKeys())) {
+    // attend_c1, attend_c2
+    if (dim(query, 1) != widthOf(keys) || dim(query, 0) != dim(getResult(), 0))
+      return emitOpError() << "expects queries [" << dim(getResult(), 0) << ", "
+                           << widthOf(keys) << "], got " << query.getType();
+  }
+  // attend_c3
+  if (dim(getResult(), 1) != widthOf(getValues()))
+    return emitOpError() << "expects a result with rows of "
+                         << widthOf(getValues()) << ", got "
+                         << getResult().getType();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // StageOp
 //===----------------------------------------------------------------------===//
 

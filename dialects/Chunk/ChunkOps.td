@@ -367,6 +367,66 @@ def Chunk_CarryOp : Chunk_Named<"carry", "S", [AllTypesMatch<["state", "result"]
 }
 
 //===----------------------------------------------------------------------===//
+// Growing states
+//===----------------------------------------------------------------------===//
+
+def Chunk_AppendOp : Chunk_Named<"append", "L", [AllTypesMatch<["list", "result"]>]> {
+  let summary = "add the rows of a chunk to a list";
+  let description = [{
+    Formula: `L' = [L; X_0; ...; X_n]`, n + 1 = min(C, T - t) the tokens of this
+    chunk. L : [m, d]; X : [C, d]; L' : [m + n + 1, d]. A lowering writes the rows
+    behind those of the list, where the caller has made room.
+
+    Constraints: (C1) the rows have the list's width.
+
+    Example:
+    ```mlir
+    func.func @append(%t: index, %T: index, %L: !assoc.list<8, f32>, %X: tensor<16x8xf32>) -> !assoc.list<8, f32> {
+      %L1 = chunk.append %L, %X at %t of %T : !assoc.list<8, f32>, tensor<16x8xf32>
+      return %L1 : !assoc.list<8, f32>
+    }
+    ```
+  }];
+  let arguments = (ins Assoc_ListType:$list, Chunk_Matrix:$rows, Index:$token, Index:$tokens);
+  let results = (outs Assoc_ListType:$result);
+  let assemblyFormat = "$list `,` $rows `at` $token `of` $tokens attr-dict `:` qualified(type($list)) `,` type($rows)";
+  let hasVerifier = 1;
+}
+
+def Chunk_AttendOp : Chunk_Named<"attend", "O", [AttrSizedOperandSegments]> {
+  let summary = "read lists by the softmax of scores, for each row of a chunk";
+  let description = [{
+    Formula: `O_i = softmax_{j < s_i} (sum_p Q_p[i] K_p[j]^T) V`, for token t + i
+    of the chunk that begins at t, s_i = m + i + 1 with `own` and m + i without,
+    m the rows that the lists had before the chunk. The lists are those after
+    the chunk's appends. Q_p : [C, d_p]; K_p : [*, d_p]; V : [*, e]; O : [C, e];
+    0 where s_i = 0. fp32. A lowering takes blocks of rows and rescales what it
+    has by exp(largest so far - new largest), so that no exponent is positive
+    and nothing of the size C x s is kept.
+
+    Constraints: (C1) as many queries as keys, at least one, each of the keys'
+    width. (C2) all queries have C rows. (C3) the result is [C, e].
+
+    Example:
+    ```mlir
+    func.func @attend(%t: index, %T: index, %Q: tensor<16x8xf32>, %K: !assoc.list<8, f32>, %V: !assoc.list<4, f32>) -> tensor<16x4xf32> {
+      %O = chunk.attend own(%Q : tensor<16x8xf32>) keys(%K : !assoc.list<8, f32>) values(%V : !assoc.list<4, f32>)
+          at %t of %T -> tensor<16x4xf32>
+      return %O : tensor<16x4xf32>
+    }
+    ```
+  }];
+  let arguments = (ins UnitAttr:$own, Variadic<Chunk_Matrix>:$queries, Variadic<Assoc_ListType>:$keys,
+                       Assoc_ListType:$values, Index:$token, Index:$tokens);
+  let results = (outs Chunk_Matrix:$result);
+  let assemblyFormat = [{
+    (`own` $own^)? `(` $queries `:` type($queries) `)` `keys` `(` $keys `:` qualified(type($keys)) `)`
+    `values` `(` $values `:` qualified(type($values)) `)` `at` $token `of` $tokens attr-dict `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
 // The plan
 //===----------------------------------------------------------------------===//
 

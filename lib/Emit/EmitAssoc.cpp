@@ -71,7 +71,10 @@ private:
       return element;
     return VectorType::get({symbol.shape.cols}, element);
   }
-  assoc::StateType stateType(const Symbol &symbol) {
+  Type stateType(const Symbol &symbol) {
+    if (symbol.shape.kind == Shape::List)
+      return assoc::ListType::get(b.getContext(), symbol.shape.cols,
+                                  elementType(symbol.dtype));
     bool isVector = symbol.shape.kind == Shape::Row;
     return assoc::StateType::get(
         b.getContext(), isVector ? symbol.shape.cols : symbol.shape.rows,
@@ -84,6 +87,7 @@ private:
   Value emit(const Expr *e);
   Value emitNode(const Expr *e);
   Value emitMatMul(const Expr *e);
+  Value emitAttend(const Expr *e);
   Value binary(ExprKind kind, Value lhs, Value rhs);
   Value scalarOrOne(const Expr *e);
   Value asRow(Value value, int64_t d);
@@ -191,6 +195,8 @@ Value Emitter::emitNode(const Expr *e) {
   case ExprKind::Diag:
     return emit(e->args[0]); // rows, columns and diagonals are all vectors
   case ExprKind::Call: {
+    if (e->func == Func::Attend)
+      return emitAttend(e);
     SmallVector<Value> args;
     for (const Expr *arg : e->args)
       args.push_back(emit(arg));
@@ -235,6 +241,20 @@ Value Emitter::emitMatMul(const Expr *e) {
     return isa<VectorType>(product.getType()) ? sumOf(b, product) : product;
   }
   return binary(ExprKind::Mul, x, y); // diag(w) @ x^T, x @ diag(w), x^T @ [1]
+}
+
+/// The scores of each pair of a query and keys are added up.
+Value Emitter::emitAttend(const Expr *e) {
+  SmallVector<Value> queries, keys;
+  auto list = [&](const Expr *ref) {
+    return stateAt(ref->symbol, ref->version);
+  };
+  for (size_t i = 0; i + 1 < e->args.size(); i += 2) {
+    queries.push_back(emit(e->args[i]));
+    keys.push_back(list(e->args[i + 1]));
+  }
+  return assoc::AttendOp::create(b, rowType(e->shape.cols), queries, keys,
+                                 list(e->args.back()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -493,7 +513,12 @@ OwningOpRef<ModuleOp> Emitter::run() {
       }
       break;
     case Stmt::Update:
-      if (stmt.affine)
+      if (stmt.symbol->shape.kind == Shape::List) {
+        Value row = emit(stmt.expr->args[1]);
+        at(stmt.range, stmt.symbol->name);
+        states[{stmt.symbol, stmt.version + 1}] =
+            assoc::AppendOp::create(b, stateAt(stmt.symbol, stmt.version), row);
+      } else if (stmt.affine)
         emitUpdate(stmt);
       else if (failed(emitGeneral(stmt)))
         return nullptr;

@@ -130,6 +130,9 @@ Value plum::callOf(ImplicitLocOpBuilder &b, Func func, ValueRange args,
     return normOf(b, x, 1, eps);
   case Func::RmsNorm:
     return normOf(b, x, cast<VectorType>(x.getType()).getDimSize(0), eps);
+  case Func::Append:
+  case Func::Attend:
+    break; // Of states, not of rows.
   }
   llvm_unreachable("covered switch");
 }

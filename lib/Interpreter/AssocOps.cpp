@@ -45,6 +45,25 @@ static void write(Array &S, const Array &k, const Array &v, double scale = 1) {
       S.row(c)[j] += scale * k.data[size_t(c)] * v.data[size_t(j)];
 }
 
+Array interpreter::attend(ArrayRef<Array> queries, ArrayRef<const Array *> keys,
+                          const Array &values, int64_t rows) {
+  Array o = Array::filled({values.cols()}, 0);
+  if (rows == 0)
+    return o;
+  std::vector<double> scores(size_t(rows), 0);
+  for (auto [q, list] : llvm::zip_equal(queries, keys))
+    for (int64_t j = 0; j < rows; ++j)
+      for (int64_t c = 0; c < list->cols(); ++c)
+        scores[size_t(j)] += q.data[size_t(c)] * list->row(j)[c];
+  double largest = *std::max_element(scores.begin(), scores.end()), sum = 0;
+  for (double &score : scores)
+    sum += score = std::exp(score - largest);
+  for (int64_t j = 0; j < rows; ++j)
+    for (int64_t c = 0; c < values.cols(); ++c)
+      o.data[size_t(c)] += scores[size_t(j)] / sum * values.row(j)[c];
+  return o;
+}
+
 LogicalResult Evaluator::runMap(assoc::MapOp op) {
   Array next = get(op.getState());
   for (int64_t c = 0; c < next.rows(); ++c) {
@@ -95,6 +114,24 @@ LogicalResult Evaluator::runAssoc(Operation *op) {
         Array h = get(op.getState());
         h.shape.pop_back();
         return set(op.getResult(), std::move(h));
+      })
+      .Case([&](AppendOp op) {
+        Array list = get(op.getList());
+        const Array &row = get(op.getRow());
+        list.data.insert(list.data.end(), row.data.begin(), row.data.end());
+        ++list.shape[0];
+        return set(op.getResult(), std::move(list));
+      })
+      .Case([&](AttendOp op) {
+        Arrays queries;
+        SmallVector<const Array *> keys;
+        for (Value query : op.getQueries())
+          queries.push_back(get(query));
+        for (Value list : op.getKeys())
+          keys.push_back(&get(list));
+        const Array &values = get(op.getValues());
+        return set(op.getResult(),
+                   attend(queries, keys, values, values.rows()));
       })
       .Case([&](assoc::MapOp op) { return runMap(op); })
       .Case([&](StepOp op) {

@@ -273,5 +273,33 @@ LogicalResult Evaluator::runChunk(Operation *op) {
         }
         return set(op.getResult(), std::move(S));
       })
+      .Case([&](AppendOp op) {
+        Array list = get(op.getList());
+        const Array &rows = get(op.getRows());
+        int64_t count =
+            std::min<int64_t>(rows.rows(), int64_t(number(op.getTokens()) -
+                                                   number(op.getToken())));
+        list.data.insert(list.data.end(), rows.row(0), rows.row(count));
+        list.shape[0] += count;
+        return set(op.getResult(), std::move(list));
+      })
+      .Case([&](AttendOp op) {
+        const Array &values = get(op.getValues());
+        Array O = Array::filled(shapeOf(op.getType(), 0), 0);
+        int64_t count = std::min<int64_t>(
+            O.rows(), int64_t(number(op.getTokens()) - number(op.getToken())));
+        SmallVector<const Array *> keys;
+        for (Value list : op.getKeys())
+          keys.push_back(&get(list));
+        for (int64_t i = 0; i < count; ++i) {
+          Arrays queries;
+          for (Value query : op.getQueries())
+            queries.push_back(get(query).copyOfRow(i));
+          int64_t seen = values.rows() - count + i + (op.getOwn() ? 1 : 0);
+          Array row = attend(queries, keys, values, seen);
+          std::copy(row.data.begin(), row.data.end(), O.row(i));
+        }
+        return set(op.getResult(), std::move(O));
+      })
       .Default([&](Operation *op) { return fail(op, "is not interpreted"); });
 }

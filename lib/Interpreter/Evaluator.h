@@ -43,6 +43,11 @@ struct Array {
 };
 using Arrays = std::vector<Array>;
 
+/// softmax of the scores of the queries over the first `rows` rows of the
+/// lists, times those of the values; of no rows, 0. Both dialects' attend.
+Array attend(llvm::ArrayRef<Array> queries, llvm::ArrayRef<const Array *> keys,
+             const Array &values, int64_t rows);
+
 /// The shape of a value; a dynamic extent is `tokens`.
 llvm::SmallVector<int64_t, 2> shapeOf(mlir::Type type, int64_t tokens);
 

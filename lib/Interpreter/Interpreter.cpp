@@ -77,7 +77,9 @@ LogicalResult Evaluator::fail(Operation *op, const Twine &message) {
 
 LogicalResult Evaluator::set(Value value, Array array) {
   // The one check of every op's shape rule.
-  if (array.shape != shapeOf(value.getType(), head.tokens))
+  auto list = dyn_cast<assoc::ListType>(value.getType());
+  if (list ? array.cols() != list.getWidth()
+           : array.shape != shapeOf(value.getType(), head.tokens))
     return fail(value.getDefiningOp() ? value.getDefiningOp()
                                       : value.getParentBlock()->getParentOp(),
                 "has a value of another shape than its type");
@@ -144,6 +146,18 @@ FailureOr<Array> Evaluator::argument(Operation *op, Type type, StringRef role,
                                      unsigned index, int64_t token) {
   if (role == "tokens")
     return Array::scalar(double(head.tokens));
+  if (auto list = dyn_cast<assoc::ListType>(type)) {
+    // The rows before this token; those behind them are yet to come.
+    int64_t rows = head.past + std::max<int64_t>(token, 0);
+    Array value = Array::filled({rows, list.getWidth()}, 0);
+    if (index >= head.states.size() ||
+        head.states[index].size() < value.data.size())
+      return fail(op, "expects " + Twine(value.data.size()) +
+                          " values of list " + Twine(index));
+    std::copy_n(head.states[index].begin(), value.data.size(),
+                value.data.begin());
+    return value;
+  }
   Array value = Array::filled(shapeOf(type, head.tokens),
                               std::numeric_limits<double>::quiet_NaN());
   if (role == "output")

@@ -109,7 +109,7 @@ FailureOr<StateChain> ChainReader::read(BlockArgument start) {
   return chain;
 }
 
-/// Gives every chain and read the level at which it can be computed.
+/// Gives every chain, list and read the level at which it can be computed.
 class Leveller {
 public:
   explicit Leveller(StateChains &chains) : chains(chains) {}
@@ -126,20 +126,37 @@ private:
       return found->second;
     int level = 0;
     if (Operation *op = value.getDefiningOp()) {
-      if (auto read = dyn_cast<ReadOp>(op)) {
-        auto placed = reads.find(read);
-        return placed == reads.end() ? kNone : placed->second;
+      if (isa<ReadOp, AttendOp, AppendOp>(op)) {
+        auto placed = known.find(op);
+        return placed == known.end() ? kNone : placed->second;
       }
       for (Value operand : op->getOperands())
         level = std::max(level, levelOf(operand));
     }
     return levels[value] = level;
   }
+  int levelOf(ValueRange values) {
+    levels.clear(); // what was unknown may be known by now
+    int level = 0;
+    for (Value value : values)
+      level = std::max(level, levelOf(value));
+    return level;
+  }
   bool place(StateChain &chain);
+  /// Places an op whose level is that of `needs`; its result is known at
+  /// `above` levels more.
+  bool place(Operation *op, ValueRange needs, int above, int &level) {
+    if (known.count(op) || levelOf(needs) >= kNone)
+      return false;
+    level = std::max(level, levelOf(needs));
+    known[op] = level + above;
+    return true;
+  }
 
   StateChains &chains;
-  DenseMap<Operation *, int> reads; ///< Level of a read's result.
-  DenseMap<Value, int> levels;      ///< Cache for one round.
+  DenseMap<Operation *, int>
+      known;                   ///< Level of the result of a read or append.
+  DenseMap<Value, int> levels; ///< Cache of one question.
   llvm::SmallPtrSet<void *, 4> done;
 };
 
@@ -148,11 +165,12 @@ bool Leveller::place(StateChain &chain) {
   void *id = chain.start.getAsOpaquePointer();
   bool progress = false;
   if (!done.contains(id)) {
-    int level = 0;
+    SmallVector<Value> needs;
     for (StepOp step : chain.steps)
       for (Value operand : step->getOperands())
         if (!isa<StateType>(operand.getType()))
-          level = std::max(level, levelOf(operand));
+          needs.push_back(operand);
+    int level = levelOf(needs);
     if (level >= kNone)
       return false;
     chain.level = level;
@@ -160,15 +178,9 @@ bool Leveller::place(StateChain &chain) {
     progress = true;
   }
   for (ChainRead &read : chain.reads) {
-    if (reads.count(read.op))
-      continue;
-    levels.clear(); // a key may depend on the read before it
-    int level = std::max(chain.level, levelOf(read.op.getKey()));
-    if (level >= kNone)
-      continue;
-    read.level = level;
-    reads[read.op] = level + 1;
-    progress = true;
+    if (!known.count(read.op))
+      read.level = chain.level;
+    progress |= place(read.op, read.op.getKey(), 1, read.level);
   }
   return progress;
 }
@@ -176,27 +188,50 @@ bool Leveller::place(StateChain &chain) {
 bool Leveller::run() {
   for (bool progress = true; progress;) {
     progress = false;
-    for (StateChain &chain : chains) {
-      levels.clear();
+    for (StateChain &chain : chains.states)
       progress |= place(chain);
+    for (ListChain &list : chains.lists)
+      progress |= place(list.append, list.append.getRow(), 0, list.level);
+    for (ListRead &read : chains.attends) {
+      // Without this token's row, too, the rows of the chunk are appended
+      // first.
+      SmallVector<Value> needs(read.op.getQueries());
+      for (Value list : read.op->getOperands().drop_front(needs.size()))
+        needs.push_back(appendTo(list).getResult());
+      progress |= place(read.op, needs, 1, read.level);
     }
   }
-  size_t all = 0;
-  for (StateChain &chain : chains)
+  size_t all = chains.lists.size() + chains.attends.size();
+  for (StateChain &chain : chains.states)
     all += chain.reads.size();
-  return done.size() == chains.size() && reads.size() == all;
+  return done.size() == chains.states.size() && known.size() == all;
 }
 
 } // namespace
 
+AppendOp plum::appendTo(Value list) {
+  if (auto append = list.getDefiningOp<AppendOp>())
+    return append;
+  for (Operation *user : list.getUsers())
+    if (auto append = dyn_cast<AppendOp>(user))
+      return append;
+  llvm_unreachable("a layer appends to each of its lists");
+}
+
 FailureOr<StateChains> plum::readStateChains(LayerOp layer) {
   StateChains chains;
   for (BlockArgument start : layer.argumentsOf(Role::State)) {
+    if (isa<ListType>(start.getType())) {
+      chains.lists.push_back({appendTo(start)});
+      continue;
+    }
     FailureOr<StateChain> chain = ChainReader(layer).read(start);
     if (failed(chain))
       return failure();
-    chains.push_back(std::move(*chain));
+    chains.states.push_back(std::move(*chain));
   }
+  for (AttendOp attend : layer.getBlock().getOps<AttendOp>())
+    chains.attends.push_back({attend});
   if (!Leveller(chains).run()) {
     layer.emitWarning()
         << "layer '" << layer.getSymName()

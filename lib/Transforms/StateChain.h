@@ -6,9 +6,10 @@
 // The steps of one state of a normalised layer, taken apart into the rows that
 // the chunkwise form stacks, and the order in which several states and their
 // reads can be computed: a value has level 0 when it needs inputs only, and the
-// reads of a state are one level above what its steps need. States whose writes
-// depend on their own reads other than by an erase, directly or in a circle
-// through others, have no level and no chunkwise form.
+// reads of a state are one level above what its steps need. A list has the
+// level of the row that it is given, and what attends to it is read like a
+// state. States whose writes depend on their own reads other than by an erase,
+// directly or in a circle through others, have no level and no chunkwise form.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,11 +53,28 @@ struct StateChain {
   }
 };
 
-using StateChains = llvm::SmallVector<StateChain, 0>;
+/// A growing state: what is appended, and the level at which that is known.
+struct ListChain {
+  assoc::AppendOp append;
+  int level = 0;
+};
+struct ListRead {
+  assoc::AttendOp op;
+  int level = 0;
+};
 
-/// The chains of all states, in an order in which they can be computed. Fails
-/// with a warning that says why when the layer has no chunkwise form.
+struct StateChains {
+  llvm::SmallVector<StateChain, 0> states;
+  llvm::SmallVector<ListChain> lists;
+  llvm::SmallVector<ListRead> attends;
+};
+
+/// The chains of all states, with the levels of all that they need. Fails with
+/// a warning that says why when the layer has no chunkwise form.
 llvm::FailureOr<StateChains> readStateChains(assoc::LayerOp layer);
+
+/// The one op that appends to a list, which is given before or after it.
+assoc::AppendOp appendTo(mlir::Value list);
 
 } // namespace plum
 

@@ -67,6 +67,8 @@ private:
   void deriveWrites(StateChain &chain);
   void deriveRead(StateChain &chain, unsigned index);
   void deriveCarry(StateChain &chain);
+  void deriveAppend(ListChain &list);
+  void deriveAttend(ListRead &read);
   Value scores(StateChain &chain, StringRef name, Value x, ArrayAttr xRows,
                Value y, ArrayAttr yRows);
   Value read(StateChain &chain, StringRef name, Value x, ArrayAttr xRows);
@@ -125,6 +127,9 @@ private:
   };
   void askWrites(StateChain &chain, Rows &rows, Ask ask);
   std::map<void *, Rows> rowsOf; ///< By state argument; entries stay put.
+  /// Tensors of the rows that are appended, and of the queries of an attend.
+  std::map<Operation *, Tensor> appended;
+  std::map<Operation *, SmallVector<Tensor>> queries;
   Rows &rows(const StateChain &chain) {
     return rowsOf[chain.start.getAsOpaquePointer()];
   }
@@ -242,7 +247,7 @@ void Derivation::mapRows(int level) {
     }
     request(result, name, rows, 0);
   };
-  for (StateChain &chain : chains) {
+  for (StateChain &chain : chains.states) {
     Rows &rows = this->rows(chain);
     rows.queries.resize(chain.reads.size());
     if (chain.level == level)
@@ -250,6 +255,17 @@ void Derivation::mapRows(int level) {
     for (auto [tensor, read] : llvm::zip(rows.queries, chain.reads))
       if (read.level == level)
         ask(tensor, "Q", read.op.getKey());
+  }
+
+  for (ListChain &list : chains.lists)
+    if (list.level == level)
+      ask(appended[list.append], "X", list.append.getRow());
+  for (ListRead &read : chains.attends) {
+    SmallVector<Tensor> &tensors = queries[read.op];
+    tensors.resize(read.op.getQueries().size());
+    for (auto [tensor, query] : llvm::zip(tensors, read.op.getQueries()))
+      if (read.level == level)
+        ask(tensor, "Q", query);
   }
 
   if (requests.empty())
@@ -410,6 +426,27 @@ void Derivation::deriveCarry(StateChain &chain) {
 }
 
 //===----------------------------------------------------------------------===//
+// Growing states
+//===----------------------------------------------------------------------===//
+
+void Derivation::deriveAppend(ListChain &list) {
+  named("L", list.append.getLoc());
+  Value &L = states[list.append.getList()];
+  L = chunk::AppendOp::create(b, L.getType(), L, appended[list.append],
+                              loop.getInductionVar(), function.getArgument(0));
+}
+
+void Derivation::deriveAttend(ListRead &read) {
+  auto listOf = [&](Value list) { return states[appendTo(list).getList()]; };
+  assoc::AttendOp op = read.op;
+  named("O", op.getLoc());
+  tensors[op.getResult()] = chunk::AttendOp::create(
+      b, matrix(chunk, op.getType().getDimSize(0)), op.seesOwn(), queries[op],
+      llvm::map_to_vector(op.getKeys(), listOf), listOf(op.getValues()),
+      loop.getInductionVar(), function.getArgument(0));
+}
+
+//===----------------------------------------------------------------------===//
 // The function around it
 //===----------------------------------------------------------------------===//
 
@@ -440,6 +477,8 @@ void Derivation::createFunction() {
     else if (auto state = dyn_cast<StateType>(type)) {
       type = matrix(state.getKeyDim(), state.getValueDim());
       results.push_back(type);
+    } else if (isa<ListType>(type)) {
+      results.push_back(type);
     }
     add(type, stringifyRole(attr.getRole()), attr.getName());
   }
@@ -464,7 +503,7 @@ void Derivation::createFunction() {
     value.setLoc(arg.getLoc());
     if (isPerLayer(arg))
       perLayer.map(arg, value);
-    else if (!isa<StateType>(arg.getType()))
+    else if (!isa<StateType, ListType>(arg.getType()))
       tensors[arg] = value;
   }
 }
@@ -523,22 +562,32 @@ LogicalResult Derivation::run() {
   createFunction();
   createLoop();
   int last = 0;
-  for (StateChain &chain : chains) {
+  for (StateChain &chain : chains.states) {
     last = std::max(last, chain.level);
     for (ChainRead &read : chain.reads)
       last = std::max(last, read.level);
   }
+  for (ListChain &list : chains.lists)
+    last = std::max(last, list.level);
+  for (ListRead &read : chains.attends)
+    last = std::max(last, read.level);
   for (int level = 0; level <= last; ++level) {
     mapRows(level);
-    for (StateChain &chain : chains)
+    for (StateChain &chain : chains.states)
       if (chain.level == level)
         deriveWrites(chain);
-    for (StateChain &chain : chains)
+    for (StateChain &chain : chains.states)
       for (unsigned i = 0; i < chain.reads.size(); ++i)
         if (chain.reads[i].level == level)
           deriveRead(chain, i);
+    for (ListChain &list : chains.lists)
+      if (list.level == level)
+        deriveAppend(list);
+    for (ListRead &read : chains.attends)
+      if (read.level == level)
+        deriveAttend(read);
   }
-  for (StateChain &chain : chains)
+  for (StateChain &chain : chains.states)
     deriveCarry(chain);
   createOutputs();
   return success();

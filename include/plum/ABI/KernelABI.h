@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /* Bumped when a struct below changes. Written to manifest.json. */
-#define PLUM_KERNEL_ABI 1
+#define PLUM_KERNEL_ABI 2
 
 /* Rows of one tensor for one head: token t's row (d elements, contiguous) lies
  * at data + t * stride; stride is in bytes and may be any multiple of the
@@ -39,8 +39,12 @@ typedef struct plum_kernel_args {
   const plum_rows *inputs; /* one each, read only */
   const void *const *params; /* this head's values, contiguous */
   float *const *states;     /* in/out, f32, [K, V] row-major contiguous ([K] for
-                               a vector state) */
+                               a vector state); growing states are left out */
   const plum_rows *outputs; /* one each, written for every token */
+  const plum_rows *growing; /* one for each growing state: f32 rows, the first
+                               `past` of them filled; the kernel writes the next
+                               `tokens` */
+  int64_t past;             /* rows in every growing state before the call */
 } plum_kernel_args;
 
 typedef void (*plum_kernel)(const plum_kernel_args *args);
@@ -50,7 +54,7 @@ typedef void (*plum_kernel)(const plum_kernel_args *args);
 
 static_assert(sizeof(void *) == 8, "the kernel ABI is for 64-bit targets");
 static_assert(sizeof(plum_rows) == 16, "compiled code indexes plum_rows");
-static_assert(sizeof(plum_kernel_args) == 48,
+static_assert(sizeof(plum_kernel_args) == 64,
               "compiled code reads these fields at fixed offsets");
 #endif
 

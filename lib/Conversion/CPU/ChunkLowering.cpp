@@ -11,6 +11,7 @@
 
 #include "Lowering.h"
 
+#include "Attend.h"
 #include "Matmul.h"
 #include "Scores.h"
 
@@ -56,6 +57,8 @@ private:
   void lowerAdd(arith::AddFOp op);
   void lowerMatmul(MatmulOp op);
   void lowerCarry(CarryOp op);
+  void lowerAppend(AppendOp op);
+  void lowerAttend(AttendOp op);
   void lowerRowRegion(ValueRange ins, Region &body, Value i, IRMapping &map);
   void flatten(Block &block, SmallVectorImpl<Operation *> &ops);
   void note(StringRef what, int64_t m, int64_t n, int64_t k);
@@ -80,6 +83,7 @@ private:
   DenseMap<Value, Buffer> buffers;
   DenseMap<Value, DecayTables> decays;
   DenseMap<Value, KernelBuilder::Rows> sequences; ///< Inputs and outputs.
+  DenseMap<Value, GrowingRows> lists;
   IRMapping perLayer; ///< Params and what was hoisted.
   DenseMap<Value, unsigned> lastUse;
   DenseMap<Operation *, unsigned> position;
@@ -353,6 +357,33 @@ void ChunkLowering::lowerCarry(CarryOp op) {
   }
 }
 
+void ChunkLowering::lowerAppend(AppendOp op) {
+  GrowingRows list = lists.lookup(resolve(op.getList()));
+  lists[op.getResult()] = list;
+  Buffer rows = bufferOf(op.getRows());
+  Value first = arith::AddIOp::create(b, b.past(), token);
+  b.loop(b.i64(0), valid, 1, [&](Value i) {
+    Value from = b.at(rows, i);
+    Value to = list.at(b, arith::AddIOp::create(b, first, i));
+    b.columns(rows.cols, [&](Value c, int64_t lanes) {
+      b.store(b.loadVec(b.at(from, c), lanes), b.at(to, c));
+    });
+  });
+}
+
+void ChunkLowering::lowerAttend(AttendOp op) {
+  AttendJob job;
+  auto listOf = [&](Value list) { return lists.lookup(resolve(list)); };
+  for (auto [query, keys] : llvm::zip(op.getQueries(), op.getKeys()))
+    job.pairs.push_back({bufferOf(query), listOf(keys)});
+  job.values = listOf(op.getValues());
+  Value first = arith::AddIOp::create(b, b.past(), token);
+  job.seen = op.getOwn() ? b.add(first, 1) : first;
+  job.end = arith::AddIOp::create(b, first, valid);
+  job.out = newBuffer(op.getResult());
+  emitAttend(b, job);
+}
+
 //===----------------------------------------------------------------------===//
 // The kernel
 //===----------------------------------------------------------------------===//
@@ -382,7 +413,9 @@ void ChunkLowering::lowerOp(Operation &op) {
       .Case<ScaleOp>([&](auto op) { lowerScale(op); })
       .Case<arith::AddFOp>([&](auto op) { lowerAdd(op); })
       .Case<MatmulOp>([&](auto op) { lowerMatmul(op); })
-      .Case<CarryOp>([&](auto op) { lowerCarry(op); });
+      .Case<CarryOp>([&](auto op) { lowerCarry(op); })
+      .Case<AppendOp>([&](auto op) { lowerAppend(op); })
+      .Case<AttendOp>([&](auto op) { lowerAttend(op); });
   releaseDead(&op);
 }
 
@@ -421,7 +454,7 @@ void ChunkLowering::lowerBlock(Block &block) {
 }
 
 void ChunkLowering::bindArguments() {
-  unsigned params = 0, inputs = 0, outputs = 0, states = 0;
+  unsigned params = 0, inputs = 0, outputs = 0, states = 0, growing = 0;
   for (BlockArgument arg : source.getArguments().drop_front()) {
     StringRef role =
         source.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr)
@@ -433,6 +466,8 @@ void ChunkLowering::bindArguments() {
       sequences[arg] = b.input(inputs++);
     } else if (role == "output") {
       sequences[arg] = b.output(outputs++);
+    } else if (auto list = dyn_cast<assoc::ListType>(arg.getType())) {
+      lists[arg] = {b.growing(growing++), list.getWidth()};
     } else {
       auto type = cast<RankedTensorType>(arg.getType());
       buffers[arg] = {b.state(states++), type.getDimSize(0), type.getDimSize(1),

@@ -58,6 +58,8 @@ KernelBuilder::KernelBuilder(func::FuncOp function, Machine machine)
   params = field(pointer, offsetof(plum_kernel_args, params));
   states = field(pointer, offsetof(plum_kernel_args, states));
   outputs = field(pointer, offsetof(plum_kernel_args, outputs));
+  lists = field(pointer, offsetof(plum_kernel_args, growing));
+  pastRows = field(getI64Type(), offsetof(plum_kernel_args, past));
   Operation *end = func::ReturnOp::create(*this);
   setInsertionPoint(end);
   // Workspace pointers are made here, before everything that uses them.
@@ -177,6 +179,10 @@ Value KernelBuilder::times(Value a, Value b) {
 
 Value KernelBuilder::fma(Value a, Value b, Value c) {
   return math::FmaOp::create(*this, a, b, c);
+}
+
+Value KernelBuilder::maximum(Value a, Value b) {
+  return arith::MaximumFOp::create(*this, a, b);
 }
 
 Value KernelBuilder::sum(Value vector) {

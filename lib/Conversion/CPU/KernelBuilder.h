@@ -85,6 +85,8 @@ public:
   mlir::VectorType vec(int64_t lanes) {
     return mlir::VectorType::get({lanes}, getF32Type());
   }
+  /// The larger, NaN where either is.
+  mlir::Value maximum(mlir::Value a, mlir::Value b);
   mlir::Value splat(mlir::Value scalar, int64_t lanes);
   mlir::Value constant(double value, int64_t lanes);
   mlir::Value times(mlir::Value a, mlir::Value b);
@@ -123,6 +125,9 @@ public:
   Rows output(unsigned i) { return rowsAt(outputs, i); }
   mlir::Value param(unsigned i) { return pointerAt(params, i); }
   mlir::Value state(unsigned i) { return pointerAt(states, i); }
+  /// A growing state, and the rows that each holds before the call.
+  Rows growing(unsigned i) { return rowsAt(lists, i); }
+  mlir::Value past() { return pastRows; }
 
 private:
   void flushSubnormals(mlir::Operation *end);
@@ -131,7 +136,8 @@ private:
 
   Arena arena;
   mlir::Operation *entryEnd = nullptr; ///< Workspace pointers go before it.
-  mlir::Value tokenCount, workspace, inputs, params, states, outputs;
+  mlir::Value tokenCount, workspace, inputs, params, states, outputs, lists,
+      pastRows;
   llvm::DenseMap<int64_t, mlir::Value> bases; ///< Workspace pointer by offset.
 };
 

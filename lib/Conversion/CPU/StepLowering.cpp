@@ -16,6 +16,8 @@
 
 #include "Lowering.h"
 
+#include "Attend.h"
+
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -38,6 +40,8 @@ private:
   LogicalResult lowerStep(StepOp op);
   void lowerRead(ReadOp op);
   LogicalResult lowerMap(MapOp op);
+  void lowerAppend(AppendOp op);
+  void lowerAttend(AttendOp op);
   LogicalResult demandReadsOf(Value state, Operation *by);
   SmallVector<ReadOp> ridingReads(StepOp op);
   bool dependsOn(Value value, Value state);
@@ -60,7 +64,9 @@ private:
   KernelBuilder b;
   IRMapping map;
   DenseMap<Value, Value> memory; ///< State value -> its memory.
-  DenseMap<Value, Value> spills; ///< Row -> scratch.
+  DenseMap<Value, GrowingRows> lists;
+  Value token;
+  DenseMap<Value, Value> spills;                            ///< Row -> scratch.
   DenseMap<std::pair<Operation *, unsigned>, Value> erased; ///< y of (step, i).
   llvm::DenseSet<Operation *> active, done;
   int64_t flops = 0; ///< Of one token, on the states.
@@ -361,6 +367,32 @@ LogicalResult StepLowering::lowerMap(MapOp op) {
   return success();
 }
 
+void StepLowering::lowerAppend(AppendOp op) {
+  GrowingRows list = lists.lookup(op.getList());
+  Value row = arith::AddIOp::create(b, b.past(), token);
+  b.store(map.lookupOrDefault(op.getRow()), list.at(b, row));
+  lists[op.getResult()] = list;
+}
+
+void StepLowering::lowerAttend(AttendOp op) {
+  int64_t width = op.getType().getDimSize(0);
+  Buffer out = b.allocate(1, width);
+  AttendJob job;
+  for (auto [query, keys] : llvm::zip(op.getQueries(), op.getKeys()))
+    job.pairs.push_back(
+        {{spilled(query), 1, cast<VectorType>(query.getType()).getDimSize(0)},
+         lists.lookup(keys)});
+  job.values = lists.lookup(op.getValues());
+  job.seen = arith::AddIOp::create(b, b.past(), token);
+  if (op.seesOwn())
+    job.seen = b.add(job.seen, 1);
+  job.end = job.seen;
+  job.out = out;
+  emitAttend(b, job);
+  map.map(op.getResult(), b.loadVec(out.base, width));
+  b.release(out);
+}
+
 LogicalResult StepLowering::lowerOp(Operation *op) {
   if (!active.insert(op).second)
     return op->emitOpError() << "needs a state that a later update overwrites";
@@ -393,6 +425,14 @@ LogicalResult StepLowering::lowerOp(Operation *op) {
                               typeOf(op.getState()).getKeyDim()));
             return success();
           })
+          .Case<AppendOp>([&](AppendOp op) {
+            lowerAppend(op);
+            return success();
+          })
+          .Case<AttendOp>([&](AttendOp op) {
+            lowerAttend(op);
+            return success();
+          })
           .Case<YieldOp>([](auto) { return success(); })
           .Default([&](Operation *op) -> LogicalResult {
             if (isa<AssocDialect>(op->getDialect()))
@@ -406,7 +446,7 @@ LogicalResult StepLowering::lowerOp(Operation *op) {
 }
 
 LogicalResult StepLowering::run() {
-  unsigned params = 0, inputs = 0, states = 0;
+  unsigned params = 0, inputs = 0, states = 0, growing = 0;
   SmallVector<std::pair<BlockArgument, KernelBuilder::Rows>> rows;
   for (BlockArgument arg : layer.getBody().getArguments()) {
     b.setLoc(arg.getLoc());
@@ -418,7 +458,10 @@ LogicalResult StepLowering::run() {
       rows.push_back({arg, b.input(inputs++)});
       break;
     case Role::State:
-      memory[arg] = b.state(states++);
+      if (auto list = dyn_cast<ListType>(arg.getType()))
+        lists[arg] = {b.growing(growing++), list.getWidth()};
+      else
+        memory[arg] = b.state(states++);
       break;
     }
   }
@@ -427,7 +470,8 @@ LogicalResult StepLowering::run() {
     outputs.push_back(b.output(i));
   LogicalResult result = success();
   b.setLoc(layer.getLoc());
-  b.loop(b.i64(0), b.tokens(), 1, [&](Value token) {
+  b.loop(b.i64(0), b.tokens(), 1, [&](Value index) {
+    token = index;
     for (auto &[arg, row] : rows) {
       Value offset = arith::MulIOp::create(b, token, row.stride);
       map.map(arg, b.load(arg.getType(), b.atByte(row.data, offset)));

@@ -1,0 +1,53 @@
+//===- Attend.h - Softmax over the rows of growing states -------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// O = softmax(sum_p Q_p K_p^T) V for the rows of a chunk, the keys and values
+// being lists in the caller's memory that are as long as the sequence so far.
+//
+// Lists are taken in blocks of rows, once. A row of the chunk keeps m, the
+// largest score so far, l, the sum of exp(score - m), and O, the sum of
+// exp(score
+// - m) v; a block with a larger score first multiplies l and O by exp(m - m').
+// So no exponent is positive, and memory does not grow with the sequence. This
+// is the online softmax (arXiv 1805.02867) in the blocks of arXiv 2205.14135.
+//
+// Many rows: the keys of a block are transposed and all is matrix products. One
+// row (the step form): dot products with the list's rows where they lie.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_LIB_CONVERSION_CPU_ATTEND_H
+#define PLUM_LIB_CONVERSION_CPU_ATTEND_H
+
+#include "KernelBuilder.h"
+
+namespace plum::cpu {
+
+/// A growing state in the caller's memory.
+struct GrowingRows {
+  KernelBuilder::Rows rows;
+  int64_t width = 0;
+
+  /// Address of a row.
+  mlir::Value at(KernelBuilder &b, mlir::Value row) const;
+};
+
+struct AttendJob {
+  struct Pair {
+    Buffer queries; ///< [R, d]
+    GrowingRows keys;
+  };
+  llvm::SmallVector<Pair> pairs;
+  GrowingRows values;
+  mlir::Value seen; ///< Rows of the lists that row 0 sees; row i sees i more...
+  mlir::Value end;  ///< ... of those that there are.
+  Buffer out;       ///< [R, e]
+};
+
+void emitAttend(KernelBuilder &b, const AttendJob &job);
+
+} // namespace plum::cpu
+
+#endif // PLUM_LIB_CONVERSION_CPU_ATTEND_H
