@@ -99,7 +99,7 @@ Status known(const char *what, const Struct &given, size_t least,
   return Status::ok();
 }
 
-/// Everything but cu_seqlens and slots.
+/// Everything but cu_seqlens, slots and past.
 Status convertTensors(const Manifest &manifest, const plumrt_run_args &args,
                       RunArgs &run);
 

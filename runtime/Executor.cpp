@@ -7,10 +7,13 @@
 
 #include "runtime/Executor.h"
 
+#include "runtime/Growing.h"
 #include "runtime/StatePort.h"
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <tuple>
 
 namespace plum::runtime {
 
@@ -51,6 +54,8 @@ struct Lane {
   std::vector<const void *> params;
   std::vector<float *> states;  ///< Of the pair in work.
   std::vector<float *> scratch; ///< For states that cannot be updated in place.
+  std::vector<plum_rows> growing;   ///< Of the pair in work.
+  std::vector<float *> rowsScratch; ///< For rows that cannot be, dense.
   void *workspace = nullptr;
 };
 
@@ -61,6 +66,10 @@ public:
       : args(args), problem(problem), choice(choice) {
     const std::vector<TensorView> none;
     for (size_t s = 0; s < manifest.states.size(); ++s) {
+      if (manifest.states[s].grows) {
+        lists.emplace_back(manifest, args, problem, s);
+        continue;
+      }
       auto port = [&](const std::vector<TensorView> &views) {
         return StatePort::of(manifest.states[s], args.layout, views, s);
       };
@@ -74,17 +83,27 @@ public:
     // Long ones first, so that none is left for the end.
     std::sort(order.begin(), order.end(),
               [](const Sequence *a, const Sequence *b) {
-                return std::pair(-a->length, a) < std::pair(-b->length, b);
+                return std::tuple(-a->length, -a->past, a) <
+                       std::tuple(-b->length, -b->past, b);
               });
   }
 
   int64_t pairs() const { return int64_t(order.size()) * problem.heads; }
 
   /// Bytes a lane needs, and the lane in them. The pieces are 64-byte aligned.
+  /// No machine has memory for the largest number.
   size_t laneBytes() const {
     size_t bytes = rounded(workspaceBytes());
     for (const StatePort &state : final)
       bytes += rounded(size_t(state.elements()) * sizeof(float));
+    for (const List &list : lists) {
+      size_t more;
+      if (__builtin_mul_overflow(size_t(list.scratchRows),
+                                 size_t(list.final.d) * sizeof(float), &more) ||
+          __builtin_add_overflow(bytes, more, &bytes) ||
+          __builtin_add_overflow(bytes, size_t(64), &bytes))
+        return std::numeric_limits<int64_t>::max();
+    }
     return bytes;
   }
   Lane makeLane(char *memory) const {
@@ -99,6 +118,12 @@ public:
       lane.scratch.push_back(reinterpret_cast<float *>(memory));
       memory += rounded(size_t(state.elements()) * sizeof(float));
     }
+    lane.growing.resize(lists.size());
+    for (const List &list : lists) {
+      lane.rowsScratch.push_back(reinterpret_cast<float *>(memory));
+      memory +=
+          rounded(size_t(list.scratchRows * list.final.d) * sizeof(float));
+    }
     return lane;
   }
 
@@ -110,6 +135,8 @@ public:
       lane.params[i] = args.params[i].at(0, 0, head);
     for (size_t s = 0; s < final.size(); ++s)
       lane.states[s] = loadState(lane, s, sequence.slot, head);
+    for (size_t g = 0; g < lists.size(); ++g)
+      lane.growing[g] = loadRows(lane, g, sequence, head);
     int64_t every = args.snapshotEvery, done = 0;
     while (done < sequence.length) {
       int64_t left = sequence.length - done;
@@ -125,9 +152,30 @@ public:
     for (size_t s = 0; s < final.size(); ++s)
       if (final[s].view)
         final[s].store(sequence.slot, head, lane.states[s]);
+    for (size_t g = 0; g < lists.size(); ++g)
+      storeRows(lists[g], lane.growing[g], sequence, head);
   }
 
 private:
+  /// A growing state.
+  struct List {
+    GrowingPort initial, final;
+    bool same;               ///< Rows so far are where they shall be.
+    int64_t scratchRows = 0; ///< That a lane must hold.
+
+    List(const Manifest &manifest, const RunArgs &args, const Problem &problem,
+         size_t state)
+        : initial(GrowingPort::of(manifest, args, args.initialStates, state)),
+          final(GrowingPort::of(manifest, args, args.finalStates, state)),
+          same(initial.sameAs(final)) {
+      if (final.inPlace())
+        return;
+      for (const Sequence &sequence : problem.sequences)
+        if (sequence.slot >= 0)
+          scratchRows = std::max(scratchRows, sequence.rows());
+    }
+  };
+
   static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
   size_t workspaceBytes() const {
     size_t bytes = 0;
@@ -151,6 +199,30 @@ private:
     } else
       initial[s].load(slot, head, place);
     return place;
+  }
+
+  /// The rows of a growing state, those so far filled, for the kernel to add
+  /// to: where the caller wants them if possible.
+  plum_rows loadRows(Lane &lane, size_t g, const Sequence &sequence,
+                     int64_t head) const {
+    const List &list = lists[g];
+    bool direct = list.final.inPlace();
+    plum_rows rows = direct ? list.final.rows(sequence, head)
+                            : plum_rows{lane.rowsScratch[g],
+                                        list.final.d * int64_t(sizeof(float))};
+    if (!(direct && list.same))
+      for (int64_t row = 0; row < sequence.past; ++row)
+        list.initial.load(sequence, head, row, GrowingPort::rowAt(rows, row));
+    return rows;
+  }
+  /// Those that are not where the caller wants them.
+  static void storeRows(const List &list, const plum_rows &rows,
+                        const Sequence &sequence, int64_t head) {
+    if (list.final.inPlace() || !list.final.given())
+      return;
+    for (int64_t row = list.same ? sequence.past : 0; row < sequence.rows();
+         ++row)
+      list.final.store(sequence, head, row, GrowingPort::rowAt(rows, row));
   }
 
   /// Tokens begin .. begin + count, by whole chunks and then by steps when
@@ -179,21 +251,24 @@ private:
       lane.inputs[i] = rows(args.inputs[i], head / problem.group[i]);
     for (size_t i = 0; i < args.outputs.size(); ++i)
       lane.outputs[i] = rows(args.outputs[i], head);
+    bool grow = !lists.empty();
     plum_kernel_args kernelArgs{count,
                                 lane.workspace,
                                 lane.inputs.data(),
                                 lane.params.data(),
                                 lane.states.data(),
                                 lane.outputs.data(),
-                                nullptr,
-                                0};
+                                lane.growing.data(),
+                                grow ? sequence.past + begin - sequence.begin
+                                     : 0};
     kernel.function(&kernelArgs);
   }
 
   const RunArgs &args;
   const Problem &problem;
   KernelChoice choice;
-  std::vector<StatePort> initial, final, snapshots; ///< One per state.
+  std::vector<StatePort> initial, final, snapshots; ///< One per fixed state.
+  std::vector<List> lists;                          ///< One per growing state.
   std::vector<const Sequence *> order;
 };
 

@@ -15,7 +15,8 @@
 //
 // States: f32, [K, V] and contiguous is what kernels update in place, so such a
 // final state is used as it is. Anything else goes through a scratch per
-// thread, loaded before and stored after the tokens of one sequence.
+// thread, loaded before and stored after the tokens of one sequence. Growing
+// states likewise, by rows: see Growing.h.
 //
 //===----------------------------------------------------------------------===//
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numbers>
 
 namespace plum::runtime {
@@ -89,11 +90,26 @@ void fillRow(const Recipe &recipe, uint32_t seed, TensorView &view, int64_t row,
                     values[size_t(c)] * scale);
 }
 
+/// The rows that the growing states in `view` hold, out of `most`.
+void fillRows(uint32_t seed, uint32_t tid, const TensorView &view,
+              const IndexView &past, int64_t most, ThreadPool &pool) {
+  int64_t heads = view.shape[1], room = view.shape[2], d = view.shape[3];
+  pool.run(ThreadPool::available(), view.shape[0] * heads, [&](int, int64_t i) {
+    auto *to = reinterpret_cast<float *>(view.at(i / heads, i % heads, 0));
+    int64_t held = past[i / heads] * d;
+    for (int64_t c = 0; c < held; ++c)
+      to[c] = float(portableNormal(seed, tid, uint32_t(i * most * d + c)));
+    std::fill(to + held, to + room * d,
+              std::numeric_limits<float>::quiet_NaN());
+  });
+}
+
 } // namespace
 
 Result<RandomProblem> randomProblem(const Manifest &manifest, int64_t batch,
                                     int64_t tokens, int64_t heads,
-                                    uint32_t seed, ThreadPool &pool) {
+                                    uint32_t seed, ThreadPool &pool,
+                                    int64_t past) {
   RandomProblem problem;
   bool enough = true;
   auto allocate = [&](DType dtype, int64_t a, int64_t b, int64_t c, int64_t d) {
@@ -116,9 +132,24 @@ Result<RandomProblem> randomProblem(const Manifest &manifest, int64_t batch,
   for (const ManifestTensor &t : manifest.outputs)
     args.outputs.push_back(
         allocate(t.dtype, batch, tokens, heads, t.elements()));
+  bool grow = manifest.growingState();
+  int64_t room = 0;
+  enough &= !__builtin_add_overflow(past, tokens, &room);
   for (const ManifestTensor &t : manifest.states) {
     auto [rows, cols] = stateExtents(t, StateLayout::KV);
+    if (t.grows)
+      rows = room;
     args.finalStates.push_back(allocate(DType::F32, batch, heads, rows, cols));
+    if (grow) // All states have an initial view, or none.
+      args.initialStates.push_back(
+          t.grows ? args.finalStates.back()
+                  : allocate(DType::F32, batch, heads, rows, cols));
+  }
+  if (grow) {
+    TensorView counts = allocate(DType::I64, 1, 1, 1, batch);
+    args.past = {counts.data, DType::I64, batch};
+    for (int64_t n = 0; enough && n < batch; ++n)
+      static_cast<int64_t *>(counts.data)[n] = std::max<int64_t>(past - n, 0);
   }
   if (!enough)
     return Error{"", "no memory for tensors of this shape", {}};
@@ -145,6 +176,10 @@ Result<RandomProblem> randomProblem(const Manifest &manifest, int64_t batch,
                                 ? Kind::LogDecay
                                 : Kind::Normal},
          args.params[i]);
+  for (size_t i = 0; i < manifest.states.size(); ++i)
+    if (manifest.states[i].grows)
+      fillRows(seed, 32 + uint32_t(i), args.finalStates[i], args.past, past,
+               pool);
   return problem;
 }
 

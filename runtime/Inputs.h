@@ -33,11 +33,15 @@ double portableUniform(uint32_t seed, uint32_t tid, uint32_t i);
 double portableNormal(uint32_t seed, uint32_t tid, uint32_t i);
 
 /// Tensors of a random run, dense, in the manifest's order; `args` views them.
-/// Outputs and final states are allocated and start as 0.
+/// Outputs and fixed final states are allocated and start as 0.
 struct RandomProblem {
   std::vector<AlignedBuffer> buffers;
   RunArgs args;
 };
+
+/// Rows of growing states before a run, where nothing says how many: any number
+/// that is no multiple of a chunk.
+inline constexpr int64_t checkedRows = 19;
 
 /// N(0, 1) everywhere, rounded to the kernel's dtype, but for
 ///   - log decays: -softplus(N);
@@ -46,9 +50,15 @@ struct RandomProblem {
 /// Tensors q, k, v, beta have tid 1, 2, 3, 5, log decays 4 (then 9, 10, ...),
 /// other inputs 16 + position, params 48 + position. Work is spread over
 /// `pool`.
+///
+/// States start as 0, but growing ones hold rows of N(0, 1), tid 32 + position
+/// of the state and i the index in [N, H, past, d]: `past` in the first
+/// sequence, one less in each that follows, down to 0. They are in place: the
+/// final views are the initial ones. Rows yet to come are NaN.
 Result<RandomProblem> randomProblem(const Manifest &manifest, int64_t batch,
                                     int64_t tokens, int64_t heads,
-                                    uint32_t seed, ThreadPool &pool);
+                                    uint32_t seed, ThreadPool &pool,
+                                    int64_t past = checkedRows);
 
 } // namespace plum::runtime
 

@@ -105,6 +105,11 @@ std::string JsonValue::string() const {
   return *value->get_ptr<const std::string *>();
 }
 
+bool JsonValue::boolean() const {
+  return expect(value && value->is_boolean(), "true or false") &&
+         value->get<bool>();
+}
+
 int64_t JsonValue::integer(int64_t least, int64_t most) const {
   if (!expect(value && value->is_number_integer(), "an integer"))
     return least;

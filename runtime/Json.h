@@ -68,6 +68,7 @@ public:
   std::string string() const;
   int64_t integer(int64_t least,
                   int64_t most = std::numeric_limits<int64_t>::max()) const;
+  bool boolean() const;
   /// At least 0; null gives NaN.
   double number() const;
 

@@ -17,7 +17,7 @@ namespace plum::runtime {
 namespace {
 
 /// "[T,H,128]" for axes {"T", "H"} and a declared shape.
-std::string expectedShape(std::initializer_list<const char *> axes,
+std::string expectedShape(const std::vector<const char *> &axes,
                           const std::vector<int64_t> &shape) {
   std::string text = "[";
   for (const char *axis : axes)
@@ -60,6 +60,9 @@ public:
     run.problem = std::move(*problem);
     if (Status s = checkSizes(); !s)
       return s;
+    if (manifest.growingState())
+      if (Status s = readRows(); !s)
+        return s;
     if (Status s = allocateResults(); !s)
       return s;
     warnAboutOthers();
@@ -151,9 +154,8 @@ private:
     if (!run.args.inputs.empty() && batched != run.batched)
       return wrongShape(
           *tensor,
-          expectedShape(run.batched
-                            ? std::initializer_list<const char *>{"B", "T", "H"}
-                            : std::initializer_list<const char *>{"T", "H"},
+          expectedShape(run.batched ? std::vector<const char *>{"B", "T", "H"}
+                                    : std::vector<const char *>{"T", "H"},
                         input.shape) +
               ", as '" + manifest.inputs[0].name + "' has" +
               (run.batched ? " a batch axis" : " no batch axis"));
@@ -212,14 +214,14 @@ private:
         some = tensor;
     if (!some && run.args.slots && !manifest.states.empty())
       return missing(manifest.states[0],
-                     expectedShape({"P", "H"}, fileShape(manifest.states[0])) +
+                     expectedShape(stateAxes(manifest.states[0]),
+                                   fileShape(manifest.states[0])) +
                          ", the pool that 'slots' index");
     for (const ManifestTensor &state : manifest.states) {
       if (!some)
         break;
       std::vector<int64_t> shape = fileShape(state);
-      std::string expected =
-          expectedShape({run.args.slots ? "P" : "N", "H"}, shape);
+      std::string expected = expectedShape(stateAxes(state), shape);
       const FileTensor *tensor = find(state.name);
       if (!tensor)
         return missing(state, expected + ", as '" + some->name + "' is given");
@@ -228,14 +230,16 @@ private:
                      "tensor '" + tensor->name + "' has dtype " +
                          tensor->dtypeName + ", expected F32 or BF16",
                      {}};
+      size_t axes = state.grows ? 3 : 2;
       if (!endsWith(tensor->shape, shape) ||
-          tensor->shape.size() != shape.size() + 2)
+          tensor->shape.size() != shape.size() + axes)
         return wrongShape(*tensor, expected);
       Result<void *> data = values(*tensor, *tensor->dtype);
       if (!data)
         return data.error();
-      run.args.initialStates.push_back(stateView(
-          state, *data, *tensor->dtype, tensor->shape[0], tensor->shape[1]));
+      run.args.initialStates.push_back(
+          stateView(state, *data, *tensor->dtype, tensor->shape[0],
+                    tensor->shape[1], tensor->shape[2]));
     }
     return Status::ok();
   }
@@ -258,23 +262,78 @@ private:
       return Status::ok();
     int64_t count = run.args.slots ? run.args.initialStates[0].shape[0]
                                    : int64_t(run.problem.sequences.size());
-    for (const ManifestTensor &state : manifest.states)
-      if (Status s = check(state, {count, run.problem.heads}, fileShape(state));
-          !s)
+    for (size_t i = 0; i < manifest.states.size(); ++i) {
+      const ManifestTensor &state = manifest.states[i];
+      std::vector<int64_t> shape{count, run.problem.heads};
+      if (state.grows) // As many in all, says planProblem.
+        shape.push_back(run.args.initialStates[i].shape[2]);
+      if (Status s = check(state, shape, fileShape(state)); !s)
         return s;
+    }
     return Status::ok();
   }
 
+  /// How many rows growing states hold, before the run and after it.
+  Status readRows() {
+    const ManifestTensor &first = *manifest.growingState();
+    IndexView given;
+    if (Status s = readIndices("seqlens", given); !s)
+      return s;
+    if (given && run.args.initialStates.empty())
+      return missing(first, expectedShape(stateAxes(first), fileShape(first)) +
+                                ", whose rows 'seqlens' count");
+    int64_t count = int64_t(run.problem.sequences.size()), most = 0;
+    for (size_t i = 0; i < run.args.initialStates.size(); ++i)
+      if (manifest.states[i].grows) {
+        count = run.args.initialStates[i].shape[0];
+        most = run.args.initialStates[i].shape[2];
+      }
+    if (given && given.count != count)
+      return wrongShape(*file.find("seqlens"),
+                        shapeText(std::vector<int64_t>{count}));
+    for (int64_t n = 0; n < count; ++n) {
+      int64_t rows = given ? given[n] : most;
+      if (rows < 0 || rows > most)
+        return Error{"",
+                     "'seqlens[" + std::to_string(n) + "]' is " +
+                         std::to_string(rows) + ", expected 0 to " +
+                         std::to_string(most) + ", the rows of '" + first.name +
+                         "'",
+                     {}};
+      run.rows.push_back(rows);
+    }
+    if (given)
+      run.args.past = given;
+    Result<Problem> problem = planProblem(manifest, run.args);
+    if (!problem)
+      return problem.error();
+    run.problem = std::move(*problem);
+    before = run.rows;
+    for (const Sequence &sequence : run.problem.sequences)
+      if (sequence.slot >= 0)
+        run.rows[size_t(sequence.slot)] = sequence.rows();
+    return Status::ok();
+  }
+
+  /// The axes before those that the state declares.
+  std::vector<const char *> stateAxes(const ManifestTensor &state) const {
+    std::vector<const char *> axes{run.args.slots ? "P" : "N", "H"};
+    if (state.grows)
+      axes.push_back("L");
+    return axes;
+  }
   std::vector<int64_t> fileShape(const ManifestTensor &state) const {
     std::vector<int64_t> shape = state.shape;
     if (options.layout == StateLayout::VK)
       std::reverse(shape.begin(), shape.end());
     return shape;
   }
+  /// `room` is for the rows of a growing state.
   TensorView stateView(const ManifestTensor &state, void *data, DType dtype,
-                       int64_t n, int64_t heads) const {
+                       int64_t n, int64_t heads, int64_t room) const {
     auto [rows, cols] = stateExtents(state, options.layout);
-    return TensorView::dense(data, dtype, n, heads, rows, cols);
+    return TensorView::dense(data, dtype, n, heads, state.grows ? room : rows,
+                             cols);
   }
 
   Status allocateResults() {
@@ -286,6 +345,9 @@ private:
         return s;
       run.args.outputs.push_back(view);
     }
+    int64_t room = 0;
+    for (int64_t rows : run.rows)
+      room = std::max(room, rows);
     for (size_t i = 0; i < manifest.states.size(); ++i) {
       const ManifestTensor &state = manifest.states[i];
       bool given = !run.args.initialStates.empty();
@@ -293,14 +355,16 @@ private:
           given ? run.args.initialStates[i].dtype : DType::F32);
       int64_t count = run.args.slots ? run.args.initialStates[i].shape[0]
                                      : int64_t(p.sequences.size());
-      TensorView view = stateView(state, nullptr, dtype, count, p.heads);
+      TensorView view = stateView(state, nullptr, dtype, count, p.heads, room);
       if (Status s = allocateView(view); !s)
         return s;
       run.args.finalStates.push_back(view);
-      if (run.args.slots)
+      if (run.args.slots && state.grows)
+        copyRows(run.args.initialStates[i], view);
+      else if (run.args.slots)
         copyPool(run.args.initialStates[i], view);
       if (options.snapshotEvery > 0) {
-        view = stateView(state, nullptr, dtype, p.snapshotCount, p.heads);
+        view = stateView(state, nullptr, dtype, p.snapshotCount, p.heads, 0);
         if (Status s = allocateView(view); !s)
           return s;
         run.args.snapshots.push_back(view);
@@ -332,6 +396,16 @@ private:
                         loadAsDouble(from.data, from.dtype, i));
   }
 
+  /// The same of a growing state, of which there may then be room for more.
+  void copyRows(const TensorView &from, const TensorView &to) const {
+    for (int64_t slot = 0; slot < from.shape[0]; ++slot)
+      for (int64_t head = 0; head < from.shape[1]; ++head)
+        for (int64_t i = 0; i < before[size_t(slot)] * from.shape[3]; ++i)
+          storeFromDouble(
+              to.at(slot, head, 0), to.dtype, size_t(i),
+              loadAsDouble(from.at(slot, head, 0), from.dtype, size_t(i)));
+  }
+
   void warnAboutOthers() {
     for (const FileTensor &tensor : file.tensors())
       if (!known.count(tensor.name) && !tensor.name.starts_with("expected."))
@@ -345,6 +419,7 @@ private:
   const LayerOptions &options;
   LayerRun &run;
   std::set<std::string> known;
+  std::vector<int64_t> before; ///< Rows of growing states before the run.
 };
 
 } // namespace
@@ -359,47 +434,6 @@ Result<LayerRun> openLayerRun(const Manifest &manifest,
     return error;
   }
   return run;
-}
-
-LayerResult layerResult(const Manifest &manifest, const LayerRun &run) {
-  LayerResult result;
-  const Problem &p = run.problem;
-  for (size_t i = 0; i < manifest.outputs.size(); ++i) {
-    std::vector<int64_t> shape;
-    if (run.batched)
-      shape.push_back(p.batch);
-    shape.insert(shape.end(), {p.tokens, p.heads});
-    shape.insert(shape.end(), manifest.outputs[i].shape.begin(),
-                 manifest.outputs[i].shape.end());
-    result.tensors.push_back({manifest.outputs[i].name,
-                              manifest.outputs[i].dtype, std::move(shape),
-                              run.args.outputs[i].data});
-  }
-  auto addState = [&](const ManifestTensor &state, const TensorView &view,
-                      const std::string &name) {
-    std::vector<int64_t> shape{view.shape[0], view.shape[1]};
-    std::vector<int64_t> own = state.shape;
-    if (run.args.layout == StateLayout::VK)
-      std::reverse(own.begin(), own.end());
-    shape.insert(shape.end(), own.begin(), own.end());
-    result.tensors.push_back({name, view.dtype, std::move(shape), view.data});
-  };
-  for (size_t i = 0; i < manifest.states.size(); ++i)
-    addState(manifest.states[i], run.args.finalStates[i],
-             manifest.states[i].name);
-  if (run.args.snapshotEvery == 0)
-    return result;
-  for (size_t i = 0; i < manifest.states.size(); ++i)
-    addState(manifest.states[i], run.args.snapshots[i],
-             manifest.states[i].name + ".every");
-  for (const Sequence &sequence : p.sequences)
-    result.snapshotOffsets.push_back(sequence.snapshot);
-  result.snapshotOffsets.push_back(p.snapshotCount);
-  result.tensors.push_back({"every.cu_seqlens",
-                            DType::I64,
-                            {int64_t(result.snapshotOffsets.size())},
-                            result.snapshotOffsets.data()});
-  return result;
 }
 
 } // namespace plum::runtime

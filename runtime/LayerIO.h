@@ -9,17 +9,29 @@
 //   param  p : [d]     [H, d]
 //   state  S : [K, V]  [N, H, K, V]; optional initial state, f32 or bf16;
 //                      [N, H, V, K] in layout vk
+//   state  X : [*, d]  [N, H, L, d]; a growing state, optional as other states,
+//                      f32 or bf16, in both layouts
+//   seqlens            [N] int32 or int64, optional: rows that sequence n has
+//   of
+//                      the L of each growing state; else all have L
 //   cu_seqlens         [N + 1] int32 or int64, optional: packs N sequences
 //   slots              [N] int32 or int64, optional: S is a pool [P, H, K, V],
-//                      sequence n works on slot slots[n], -1 is padding
+//                      sequence n works on slot slots[n], -1 is padding;
+//                      growing states are [P, H, L, d], seqlens is [P]
 //
 // and what is written:
 //
 //   output o : [d]     [T, H, d] or [B, T, H, d]; rows of no sequence are 0
 //   S                  final state, shaped as the initial one; the whole pool
 //                      where there are slots
+//   X                  [N, H, L, d], L being the most rows that any sequence
+//   then
+//                      has; 0 behind the end of the others
+//   seqlens            [N] int64: rows of each sequence; [P] where there are
+//                      slots
 //   S.every            with snapshots every n tokens: [M, H, K, V], sequence by
-//                      sequence the states after n, 2n, ... tokens
+//                      sequence the states after n, 2n, ... tokens; not of
+//                      growing states, whose rows stay what they were
 //   every.cu_seqlens   [N + 1] int64: sequence n has the snapshots from entry
 //                      n to entry n + 1 of S.every
 //
@@ -39,7 +51,7 @@
 namespace plum::runtime {
 
 struct LayerOptions {
-  StateLayout layout = StateLayout::KV; ///< Of states read and written.
+  StateLayout layout = StateLayout::KV; ///< Of fixed states, in and out.
   /// Of states written; by default that of the initial state, else f32.
   std::optional<DType> stateDtype;
   int64_t snapshotEvery = 0;
@@ -51,6 +63,7 @@ struct LayerRun {
   Problem problem;
   bool batched = false;              ///< The file has a batch axis.
   std::vector<std::string> warnings; ///< Sentences without a place.
+  std::vector<int64_t> rows; ///< Of growing states, after the run: [N] or [P].
   std::vector<AlignedBuffer> buffers;
 };
 
@@ -62,7 +75,8 @@ Result<LayerRun> openLayerRun(const Manifest &manifest,
 /// What a run leaves behind, named for a file.
 struct LayerResult {
   std::vector<TensorToWrite> tensors;
-  std::vector<int64_t> snapshotOffsets; ///< Data of every.cu_seqlens.
+  std::vector<int64_t> snapshotOffsets; ///< Data of every.cu_seqlens,
+  std::vector<int64_t> rows;            ///< and of seqlens.
 };
 LayerResult layerResult(const Manifest &manifest, const LayerRun &run);
 

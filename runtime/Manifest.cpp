@@ -26,6 +26,13 @@ int64_t ManifestTensor::elements() const {
   return product;
 }
 
+const ManifestTensor *Manifest::growingState() const {
+  for (const ManifestTensor &state : states)
+    if (state.grows)
+      return &state;
+  return nullptr;
+}
+
 std::string_view name(KernelForm form) {
   return form == KernelForm::Step ? "step" : "chunk";
 }
@@ -86,7 +93,25 @@ ManifestTensor readTensor(const JsonValue &value) {
                                " axes, expected at most 2");
   tensor.dtype = storageType(value.field("dtype"));
   tensor.declared = storageType(value.field("declared"));
+  if (JsonValue grows = value.optional("grows"); grows.exists())
+    tensor.grows = grows.boolean();
   return tensor;
+}
+
+/// What growing must be for `tensor` of list `key`.
+void checkGrowth(const JsonValue &value, const ManifestTensor &tensor,
+                 std::string_view key, bool onGpu) {
+  if (!tensor.grows)
+    return;
+  JsonValue grows = value.field("grows");
+  if (key != "states")
+    grows.error("is true, which only a state's may be");
+  else if (onGpu)
+    grows.error("is true, which no kernel for a GPU supports");
+  else if (tensor.shape.size() != 1)
+    value.field("shape").error("has " + std::to_string(tensor.shape.size()) +
+                               " axes, expected 1, of a row of a growing "
+                               "state");
 }
 
 ManifestMatmul readMatmul(const JsonValue &value) {
@@ -205,6 +230,7 @@ void readTensors(const JsonValue &root, Manifest &manifest) {
   auto list = [&](const char *key, std::vector<ManifestTensor> &tensors) {
     root.field(key).array([&](const JsonValue &value) {
       tensors.push_back(readTensor(value));
+      checkGrowth(value, tensors.back(), key, manifest.onGpu());
       if (!names.insert(tensors.back().name).second)
         value.error("is a second tensor named '" + tensors.back().name + "'");
     });
@@ -260,11 +286,14 @@ using OrderedJson = nlohmann::ordered_json;
 
 OrderedJson tensorList(const std::vector<ManifestTensor> &tensors) {
   OrderedJson list = OrderedJson::array();
-  for (const ManifestTensor &tensor : tensors)
+  for (const ManifestTensor &tensor : tensors) {
     list.push_back({{"name", tensor.name},
                     {"shape", tensor.shape},
                     {"dtype", std::string(name(tensor.dtype))},
                     {"declared", std::string(name(tensor.declared))}});
+    if (tensor.grows)
+      list.back()["grows"] = true;
+  }
   return list;
 }
 

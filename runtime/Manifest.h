@@ -8,7 +8,7 @@
 // can drift from the other. It names the layer's tensors in the order in which
 // kernels take them (see ABI/KernelABI.h) and the kernels of the object file.
 //
-//   { "abi": 1, "plum": "0.1.0", "llvm": "22.1.8", "layer": "kda",
+//   { "abi": 2, "plum": "0.1.0", "llvm": "22.1.8", "layer": "kda",
 //     "target": "cpu", "cpu": "x86-64-v4", "features": ["avx512f"],
 //     "precision": "default", "dims": {"K": 128, "V": 128},
 //     "params": [], "inputs": [{"name": "q", "shape": [128],
@@ -21,6 +21,10 @@
 //                  "workspace_bytes": 65536, "flops_per_chunk": 8388608,
 //                  "matmuls": [{"what": "K~ S", "m": 64, "n": 128, "k": 128,
 //                               "count": 1}]}] }
+//
+// A state with "grows": true is a list of rows of its shape, [d], one more for
+// each token; all such states of a layer hold the same number of rows. No
+// kernel for a GPU has any.
 //
 // A bundle for a GPU has "target": "sm_90a" (or another sm_NN), "object":
 // "kernels.ptx" and the ABI version of ABI/GpuABI.h. Its kernels have besides
@@ -43,9 +47,9 @@
 //                "schedule": "chunk 16", "ms": 21.5, "date": "2026-11-29"}
 //
 // Every field above is required but "features", "log_decays", "matmuls",
-// "flops_per_chunk", "tuning" and a step kernel's "chunk". Unknown fields are
-// ignored: they may record anything (a tuning run) that a reader need not know;
-// what a reader must know bumps "abi".
+// "flops_per_chunk", "tuning", "grows" and a step kernel's "chunk". Unknown
+// fields are ignored: they may record anything (a tuning run) that a reader
+// need not know; what a reader must know bumps "abi".
 //
 //===----------------------------------------------------------------------===//
 
@@ -67,12 +71,13 @@ namespace plum::runtime {
 /// One declared tensor, per token and head.
 struct ManifestTensor {
   std::string name;
-  std::vector<int64_t> shape;  ///< [], [d] or [K, V].
+  std::vector<int64_t> shape;  ///< [], [d] or [K, V]; of a row, where it grows.
   DType dtype = DType::F32;    ///< What the kernel reads or writes.
   DType declared = DType::F32; ///< What the spec says; differs only under
                                ///< precision f32 (16 bit read as f32).
+  bool grows = false;          ///< A state that gains a row with each token.
 
-  /// Product of the shape; 1 for a scalar.
+  /// Product of the shape; 1 for a scalar. Of one row, where it grows.
   int64_t elements() const;
   bool operator==(const ManifestTensor &) const = default;
 };
@@ -152,6 +157,8 @@ struct Manifest {
   std::optional<ManifestTuning> tuning;
 
   bool onGpu() const { return target != "cpu"; }
+  /// The first state that grows, or null.
+  const ManifestTensor *growingState() const;
   bool operator==(const Manifest &) const = default;
 };
 

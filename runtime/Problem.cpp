@@ -7,6 +7,8 @@
 
 #include "runtime/Problem.h"
 
+#include "runtime/Growing.h"
+
 #include <algorithm>
 
 namespace plum::runtime {
@@ -139,29 +141,48 @@ Status cutPacked(const IndexView &cu, Problem &problem) {
       return bad(n + 1, "at least " + text(cu[n]) + ", the value before it");
     if (cu[n + 1] > problem.tokens)
       return bad(n + 1, "at most T = " + text(problem.tokens));
-    problem.sequences.push_back({0, cu[n], cu[n + 1] - cu[n], n, 0});
+    problem.sequences.push_back({0, cu[n], cu[n + 1] - cu[n], n, 0, n});
   }
   return Status::ok();
 }
 
-Status checkSlots(const RunArgs &args, const Problem &problem) {
+/// That growingRows stand for the views of this state.
+bool hasRows(const ManifestTensor &state, const RunArgs &args) {
+  return state.grows && !args.growingRows.empty();
+}
+
+/// The first axis of the first view that counts; all states share it.
+std::optional<int64_t> firstExtent(const Manifest &manifest,
+                                   const RunArgs &args,
+                                   const std::vector<TensorView> &views) {
+  for (size_t i = 0; i < std::min(views.size(), manifest.states.size()); ++i)
+    if (!hasRows(manifest.states[i], args))
+      return views[i].shape[0];
+  return std::nullopt;
+}
+
+Status checkSlots(const Manifest &manifest, const RunArgs &args,
+                  Problem &problem) {
   if (Status status = checkIndices(args.slots, "slots"); !status)
     return status;
   if (args.slots.count != problem.sequenceCount)
     return wrong("slots", "length", args.slots.count,
                  text(problem.sequenceCount) + ", one for each sequence");
-  if (args.initialStates.empty() && args.finalStates.empty())
+  std::optional<int64_t> pool;
+  for (const auto *views : {&args.initialStates, &args.finalStates})
+    if (!pool)
+      pool = firstExtent(manifest, args, *views);
+  if (!pool)
     return Error{"", "'slots' index a pool of states, but there are none", {}};
+  problem.pool = *pool;
   return Status::ok();
 }
 
 Status assignSlots(const RunArgs &args, Problem &problem) {
   const IndexView &slots = args.slots;
-  const auto &states =
-      args.initialStates.empty() ? args.finalStates : args.initialStates;
   std::vector<std::pair<int64_t, int64_t>> used;
   for (int64_t n = 0; n < slots.count; ++n) {
-    int64_t slot = slots[n], pool = states[0].shape[0];
+    int64_t slot = slots[n], pool = problem.pool;
     if (slot < -1 || slot >= pool)
       return Error{"",
                    "'slots[" + text(n) + "]' is " + text(slot) +
@@ -223,21 +244,28 @@ Status checkStates(const Manifest &manifest, const RunArgs &args,
                    const Problem &problem, const std::vector<TensorView> &views,
                    const char *what, std::optional<int64_t> count,
                    bool device) {
+  bool kept = &views == &args.snapshots;
   if (Status s = checkCount(what, views.size(), manifest.states.size(), true);
       !s)
     return s;
   for (size_t i = 0; i < views.size(); ++i) {
-    auto [rows, cols] = stateExtents(manifest.states[i], args.layout);
-    // A pool has as many slots as it has; all states share them.
-    int64_t expected[] = {count ? *count : views[0].shape[0], problem.heads,
-                          rows, cols};
-    if (Status s = checkView(views[i], manifest.states[i].name, DType::F32,
-                             DType::BF16, expected, false, device);
+    const ManifestTensor &state = manifest.states[i];
+    if (hasRows(state, args) || (state.grows && kept))
+      continue;
+    auto [rows, cols] = stateExtents(state, args.layout);
+    if (state.grows) // Whether they are enough, checkGrowing says.
+      rows = std::max<int64_t>(views[i].shape[2], 0);
+    // A pool has as many slots as it has.
+    int64_t slots =
+        firstExtent(manifest, args, views).value_or(views[i].shape[0]);
+    int64_t expected[] = {count.value_or(slots), problem.heads, rows, cols};
+    if (Status s = checkView(views[i], state.name, DType::F32, DType::BF16,
+                             expected, false, device);
         !s)
       return s;
     for (const Sequence &sequence : problem.sequences)
       if (!count && sequence.slot >= views[i].shape[0])
-        return wrong(manifest.states[i].name, "pool size", views[i].shape[0],
+        return wrong(state.name, "pool size", views[i].shape[0],
                      "more than slot " + text(sequence.slot));
   }
   return Status::ok();
@@ -281,8 +309,13 @@ static Result<Problem> planSizes(const Manifest &manifest,
     problem.sequenceCount = args.cuSeqlens.count - 1;
   }
   if (args.slots)
-    if (Status s = checkSlots(args, problem); !s)
+    if (Status s = checkSlots(manifest, args, problem); !s)
       return s.error();
+  if ((args.past || !args.growingRows.empty()) && !manifest.growingState())
+    return Error{"",
+                 "rows of growing states are given, but layer " +
+                     quoted(manifest.layer) + " has no such state",
+                 {}};
   if (args.snapshotEvery < 0)
     return Error{"",
                  "snapshots every " + text(args.snapshotEvery) +
@@ -301,11 +334,13 @@ Result<Problem> planProblem(const Manifest &manifest, const RunArgs &args) {
       return s.error();
   } else {
     for (int64_t b = 0; b < problem.batch; ++b)
-      problem.sequences.push_back({b, 0, problem.tokens, b, 0});
+      problem.sequences.push_back({b, 0, problem.tokens, b, 0, b});
   }
   if (args.slots)
     if (Status s = assignSlots(args, problem); !s)
       return s.error();
+  if (Status s = assignPast(manifest, args, problem); !s)
+    return s.error();
   for (Sequence &sequence : problem.sequences) {
     sequence.snapshot = problem.snapshotCount;
     if (args.snapshotEvery > 0 && sequence.slot >= 0)
@@ -367,14 +402,22 @@ static Status checkViews(const Manifest &manifest, const RunArgs &args,
 
 Result<Problem> checkProblem(const Manifest &manifest, const RunArgs &args) {
   Result<Problem> planned = planProblem(manifest, args);
-  if (planned)
-    if (Status s = checkViews(manifest, args, *planned, false); !s)
-      return s.error();
+  if (!planned)
+    return planned;
+  if (Status s = checkViews(manifest, args, *planned, false); !s)
+    return s.error();
+  if (Status s = checkGrowing(manifest, args, *planned); !s)
+    return s.error();
   return planned;
 }
 
 Result<Problem> checkDeviceProblem(const Manifest &manifest,
                                    const RunArgs &args) {
+  if (const ManifestTensor *state = manifest.growingState())
+    return Error{"",
+                 "state " + quoted(state->name) +
+                     " grows, which no kernel for a GPU supports",
+                 {}};
   Result<Problem> planned = planSizes(manifest, args);
   if (!planned)
     return planned;

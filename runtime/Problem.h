@@ -18,6 +18,7 @@
 #ifndef PLUM_RUNTIME_PROBLEM_H
 #define PLUM_RUNTIME_PROBLEM_H
 
+#include "plum/ABI/KernelABI.h"
 #include "runtime/Manifest.h"
 
 namespace plum::runtime {
@@ -26,7 +27,8 @@ namespace plum::runtime {
 ///   input, output   [B, T, H, d]   d = product of the declared shape
 ///   param           [1, 1, H, d]
 ///   state           [N, H, K, V] in layout kv, [N, H, V, K] in vk; a vector
-///                   state [N, H, 1, K], a scalar one [N, H, 1, 1]
+///                   state [N, H, 1, K], a scalar one [N, H, 1, 1]; a
+///                   growing state [N, H, capacity, d] in both layouts
 /// Axis d must be contiguous in inputs, params and outputs; everything else
 /// may be strided (column slices of a fused buffer, a padded state pool).
 struct TensorView {
@@ -71,7 +73,7 @@ struct RunArgs {
   /// Empty: not wanted. May be the very views of initialStates (in place), but
   /// must not overlap them otherwise. f32 or bf16.
   std::vector<TensorView> finalStates;
-  StateLayout layout = StateLayout::KV; ///< Of every state view.
+  StateLayout layout = StateLayout::KV; ///< Of every fixed state's views.
 
   IndexView cuSeqlens; ///< [N+1]: starts at 0, non-decreasing, last <= T.
   /// [N]: the states are pools [P, H, K, V], and sequence n reads initialStates
@@ -79,10 +81,26 @@ struct RunArgs {
   /// is skipped, its outputs untouched. No slot may appear twice.
   IndexView slots;
 
+  /// [N], of a pool [P]: rows that the growing states of each sequence, or
+  /// slot, hold before the run. Where it is not given: all rows of the initial
+  /// views, else 0. Final views have room for past + length rows, which is what
+  /// they hold after the run; those behind stay as they are. Where a final view
+  /// is the initial one, nothing is copied.
+  IndexView past;
+  /// In place of views of growing states, which then are not looked at and may
+  /// be missing if there are no fixed states: for each growing state, for each
+  /// sequence, where the rows of head 0 are, f32, and the bytes from head to
+  /// head. They are appended to in place; `past` is [N] even if there are
+  /// slots, and 0 where it is not given. The caller has seen to the room.
+  std::vector<std::vector<plum_rows>> growingRows;
+  std::vector<int64_t> growingHeadStride;
+
   /// With snapshotEvery = n > 0, the states after n, 2n, ... tokens of each
   /// sequence go to snapshots [M, H, K, V]: M is the sum of len / n over all
   /// sequences, in order of sequences. f32 or bf16. Kernels are called in
   /// pieces of n tokens, so the bits are those of a caller that splits there.
+  /// A growing state has none, as it holds what it was at any time: its entry
+  /// in `snapshots` is not looked at.
   int64_t snapshotEvery = 0;
   std::vector<TensorView> snapshots;
 };
@@ -91,6 +109,10 @@ struct Sequence {
   int64_t batch, begin, length; ///< Rows begin .. begin + length of batch.
   int64_t slot;                 ///< First index into state views; -1: skip.
   int64_t snapshot;             ///< Index of its first snapshot.
+  int64_t index = 0;            ///< Its place among all sequences.
+  int64_t past = 0;             ///< Rows in growing states before the run.
+
+  int64_t rows() const { return past + length; } ///< And after it.
 };
 
 /// A checked run.
@@ -98,6 +120,7 @@ struct Problem {
   int64_t batch = 1, tokens = 0; ///< B, T.
   int64_t heads = 1;             ///< H of states, params and outputs.
   int64_t sequenceCount = 0;     ///< N.
+  int64_t pool = 0;              ///< P, where there are slots.
   int64_t snapshotCount = 0;     ///< M.
   std::vector<Sequence> sequences;
   /// Head h of the layer reads head h / group of input i.
@@ -107,7 +130,7 @@ struct Problem {
   int64_t activeTokens() const;
 };
 
-/// The last two axes of a state's views.
+/// The last two axes of a state's views; [1, d] of a growing one, a row.
 std::pair<int64_t, int64_t> stateExtents(const ManifestTensor &state,
                                          StateLayout layout);
 
@@ -120,7 +143,7 @@ Result<Problem> checkProblem(const Manifest &manifest, const RunArgs &args);
 /// cu_seqlens and slots only dtype and count matter, data may be null anywhere
 /// (but says in those two whether they are given), and `sequences` stays empty.
 /// Snapshots of a padding row count as well, and of packed sequences there are
-/// none: M would depend on the lengths.
+/// none: M would depend on the lengths. Nor do states grow there.
 Result<Problem> checkDeviceProblem(const Manifest &manifest,
                                    const RunArgs &args);
 

@@ -9,6 +9,7 @@
 
 #include "plum/Frontend/Frontend.h"
 #include "plum/Reference/Recurrence.h"
+#include "runtime/Growing.h"
 #include "runtime/StatePort.h"
 
 #include <fstream>
@@ -32,11 +33,13 @@ static bool sameSignature(const std::vector<const frontend::Symbol *> &symbols,
                           const std::vector<ManifestTensor> &tensors) {
   if (symbols.size() != tensors.size())
     return false;
-  for (size_t i = 0; i < symbols.size(); ++i)
-    if (symbols[i]->name != tensors[i].name ||
-        symbols[i]->shape.rows * symbols[i]->shape.cols !=
-            tensors[i].elements())
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const frontend::Shape &shape = symbols[i]->shape;
+    bool grows = shape.kind == frontend::Shape::List;
+    if (symbols[i]->name != tensors[i].name || grows != tensors[i].grows ||
+        (grows ? 1 : shape.rows) * shape.cols != tensors[i].elements())
       return false;
+  }
   return true;
 }
 
@@ -105,15 +108,68 @@ std::vector<double> sequenceRows(const TensorView &view,
   return values;
 }
 
-std::vector<double> sequenceState(const ManifestTensor &state,
-                                  StateLayout layout, const TensorView &view,
-                                  int64_t slot) {
-  std::vector<TensorView> views{view};
-  StatePort port = StatePort::of(state, layout, views, 0);
-  std::vector<double> values(size_t(view.shape[1] * port.elements()));
-  for (int64_t head = 0; head < view.shape[1]; ++head)
-    port.load(slot, head, values.data() + head * port.elements());
+namespace {
+
+/// A state of either kind, head by head, dense in float64.
+struct HeadStates {
+  bool grows;
+  int64_t size; ///< Of [K, V], or of a row.
+  StatePort port;
+  GrowingPort list;
+
+  HeadStates(const Manifest &manifest, const RunArgs &args,
+             const std::vector<TensorView> &views, size_t state)
+      : grows(manifest.states[state].grows),
+        size(manifest.states[state].elements()) {
+    if (grows)
+      list = GrowingPort::of(manifest, args, views, state);
+    else
+      port = StatePort::of(manifest.states[state], args.layout, views, state);
+  }
+
+  bool given() const { return grows ? list.given() : port.view != nullptr; }
+  /// After the run.
+  int64_t elements(const Sequence &sequence) const {
+    return grows ? sequence.rows() * size : size;
+  }
+  void load(const Sequence &sequence, int64_t head, int64_t rows,
+            double *to) const {
+    if (!grows)
+      return port.load(sequence.slot, head, to);
+    for (int64_t row = 0; row < rows; ++row)
+      list.load(sequence, head, row, to + row * size);
+  }
+  void store(const Sequence &sequence, int64_t head, const double *from) const {
+    if (!grows) {
+      std::vector<float> dense(from, from + size);
+      return port.store(sequence.slot, head, dense.data());
+    }
+    for (int64_t row = 0; row < sequence.rows(); ++row)
+      list.store(sequence, head, row, from + row * size);
+  }
+};
+
+} // namespace
+
+std::vector<double> finalState(const Manifest &manifest, const RunArgs &args,
+                               const Problem &problem, const Sequence &sequence,
+                               size_t state) {
+  HeadStates states(manifest, args, args.finalStates, state);
+  int64_t n = states.elements(sequence);
+  std::vector<double> values(size_t(problem.heads * n));
+  for (int64_t head = 0; head < problem.heads; ++head)
+    states.load(sequence, head, sequence.rows(), values.data() + head * n);
   return values;
+}
+
+void storeFinalStates(const Manifest &manifest, const RunArgs &args,
+                      const Problem &problem, const ReferenceSequence &result) {
+  for (size_t s = 0; s < manifest.states.size(); ++s) {
+    HeadStates states(manifest, args, args.finalStates, s);
+    int64_t n = states.elements(result.sequence);
+    for (int64_t head = 0; head < problem.heads && states.given(); ++head)
+      states.store(result.sequence, head, result.states[s].data() + head * n);
+  }
 }
 
 std::vector<ReferenceSequence>
@@ -131,7 +187,8 @@ runHeads(const Manifest &manifest, const RunArgs &args, const Problem &problem,
       result.outputs.emplace_back(
           size_t(sequence.length * problem.heads * output.elements()));
     for (const ManifestTensor &state : manifest.states)
-      result.states.emplace_back(size_t(problem.heads * state.elements()));
+      result.states.emplace_back(size_t(problem.heads * state.elements() *
+                                        (state.grows ? sequence.rows() : 1)));
   }
 
   auto pair = [&](int, int64_t index) {
@@ -141,6 +198,7 @@ runHeads(const Manifest &manifest, const RunArgs &args, const Problem &problem,
     std::vector<std::vector<double>> params, inputs, outputs;
     reference::Head head;
     head.tokens = length;
+    head.past = sequence.past;
     // Spans are taken when the vectors no longer move.
     for (const TensorView &view : args.params)
       params.push_back(headRows(view, 0, 0, 1, h));
@@ -153,12 +211,11 @@ runHeads(const Manifest &manifest, const RunArgs &args, const Problem &problem,
     head.inputs.assign(inputs.begin(), inputs.end());
     head.outputs.assign(outputs.begin(), outputs.end());
     for (size_t s = 0; s < manifest.states.size(); ++s) {
-      int64_t n = manifest.states[s].elements();
+      HeadStates initial(manifest, args, args.initialStates, s);
+      int64_t n = initial.elements(sequence);
       std::span<double> state(result.states[s].data() + h * n, size_t(n));
-      StatePort port =
-          StatePort::of(manifest.states[s], args.layout, args.initialStates, s);
-      if (port.view)
-        port.load(sequence.slot, h, state.data());
+      if (initial.given())
+        initial.load(sequence, h, sequence.past, state.data());
       head.states.push_back(state);
     }
     runHead(head);

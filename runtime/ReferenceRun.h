@@ -35,7 +35,8 @@ namespace plum::runtime {
 struct ReferenceSequence {
   Sequence sequence;
   std::vector<std::vector<double>> outputs; ///< Each [length, H, d].
-  std::vector<std::vector<double>> states;  ///< Each [H, K, V], at the end.
+  std::vector<std::vector<double>> states;  ///< Each [H, K, V], at the end; of
+                                            ///< a growing state [H, rows, d].
 };
 
 /// Runs every head of every sequence of `args` (inputs, params, initial states,
@@ -69,10 +70,13 @@ private:
 /// The rows of `sequence` in a view [B, T, H, d], as doubles [length, H, d].
 std::vector<double> sequenceRows(const TensorView &view,
                                  const Sequence &sequence);
-/// The state of a sequence, as doubles [H, K, V].
-std::vector<double> sequenceState(const ManifestTensor &state,
-                                  StateLayout layout, const TensorView &view,
-                                  int64_t slot);
+/// State `state` of a sequence after the run, as ReferenceSequence has it.
+std::vector<double> finalState(const Manifest &manifest, const RunArgs &args,
+                               const Problem &problem, const Sequence &sequence,
+                               size_t state);
+/// Stores the states of a result where `args` wants the final ones.
+void storeFinalStates(const Manifest &manifest, const RunArgs &args,
+                      const Problem &problem, const ReferenceSequence &result);
 
 } // namespace plum::runtime
 

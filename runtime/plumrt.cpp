@@ -31,7 +31,9 @@ Status run(plumrt_bundle &handle, const plumrt_run_args &given) {
                         convert("args.cu_seqlens", args.cu_seqlens,
                                 args.cu_count, args.cu_dtype, run.cuSeqlens),
                         convert("args.slots", args.slots, args.slot_count,
-                                args.slot_dtype, run.slots)})
+                                args.slot_dtype, run.slots),
+                        convert("args.past", args.past, args.past_count,
+                                args.past_dtype, run.past)})
     if (!status)
       return status;
   options.form = Form(args.form);

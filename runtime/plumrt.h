@@ -56,7 +56,9 @@ enum { PLUMRT_KV = 0, PLUMRT_VK = 1 };
  *   input, output   [B, T, H, d]   d = product of the declared shape
  *   param           [1, 1, H, d]
  *   state           [N, H, K, V], [N, H, V, K] in layout VK; a vector state
- *                   [N, H, 1, K], a scalar one [N, H, 1, 1]
+ *                   [N, H, 1, K], a scalar one [N, H, 1, 1]; a growing state
+ *                   ("grows" in the manifest) [N, H, capacity, d], a row for
+ *                   each token so far, in both layouts
  * Axis d must be contiguous but in states. */
 typedef struct plumrt_tensor {
   void *data;
@@ -85,13 +87,22 @@ typedef struct plumrt_run_args {
   int64_t slot_count;
   int32_t cu_dtype;               /* PLUMRT_I32 or PLUMRT_I64 */
   int32_t slot_dtype;             /* PLUMRT_I32 or PLUMRT_I64 */
-  int32_t layout;                 /* PLUMRT_KV, PLUMRT_VK: of every state */
+  int32_t layout;                 /* PLUMRT_KV, PLUMRT_VK: of fixed states */
   int32_t form;                   /* PLUMRT_AUTO, PLUMRT_STEP, PLUMRT_CHUNK */
   int64_t chunk;                  /* tokens per chunk; 0: the bundle's first */
   int32_t threads;                /* 0: one per CPU */
   int32_t reserved;               /* 0 */
   int64_t states_every;           /* n > 0: states after n, 2n, ... tokens */
-  const plumrt_tensor *snapshots; /* [M, ...], M the sum of len / n */
+  const plumrt_tensor *snapshots; /* [M, ...], M the sum of len / n; the entry
+                                     of a growing state is not looked at */
+  const void *past; /* [past_count], one for each sequence, or with slots for
+                       each slot of the pool: rows that growing states hold
+                       before the run, past + T being those they hold after it,
+                       for which final_states must have room. NULL: all rows of
+                       initial_states, else 0 */
+  int64_t past_count;
+  int32_t past_dtype; /* PLUMRT_I32 or PLUMRT_I64 */
+  int32_t reserved2;  /* 0 */
 } plumrt_run_args;
 
 PLUMRT_API int plumrt_open(const char *directory, plumrt_bundle **bundle,
@@ -137,7 +148,8 @@ PLUMRT_API int plumrt_gpu_open(const char *directory, int32_t device,
 PLUMRT_API void plumrt_gpu_close(plumrt_gpu *gpu); /* NULL is fine */
 PLUMRT_API const char *plumrt_gpu_manifest(const plumrt_gpu *gpu);
 
-/* Shapes, strides, dtypes, layout, form and chunk come from `args`. Tensors may
+/* No layer for a GPU has growing states: past must be NULL.
+ * Shapes, strides, dtypes, layout, form and chunk come from `args`. Tensors may
  * have data NULL; where they have some, it is looked at for its alignment only.
  * cu_count > 0 says that sequences are packed, slot_count > 0 that states are
  * pools. Rows whose size is a multiple of 16 bytes must start on 16-byte
@@ -200,7 +212,7 @@ PLUMRT_API int plumrt_gpu_workspace(const plumrt_gpu *gpu, int32_t form,
 static_assert(sizeof(plumrt_plan_info) == 40, "callers lay this out by hand");
 static_assert(sizeof(plumrt_launch) == 96, "callers lay this out by hand");
 static_assert(sizeof(plumrt_tensor) == 80, "callers lay this out by hand");
-static_assert(sizeof(plumrt_run_args) == 128, "callers lay this out by hand");
+static_assert(sizeof(plumrt_run_args) == 152, "callers lay this out by hand");
 #endif
 
 #endif /* PLUM_RUNTIME_PLUMRT_H */

@@ -89,7 +89,9 @@ extern "C" int plumrt_plan_create(plumrt_gpu *gpu, const plumrt_run_args *args,
           indices("args.cu_seqlens", fields.cu_count, fields.cu_dtype,
                   run.cuSeqlens),
           indices("args.slots", fields.slot_count, fields.slot_dtype,
-                  run.slots)})
+                  run.slots),
+          convert("args.past", fields.past, fields.past_count,
+                  fields.past_dtype, run.past)})
       if (!status)
         return status;
     cuda::GpuOptions options{Form(fields.form), fields.chunk, segments};

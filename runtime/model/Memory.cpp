@@ -84,6 +84,7 @@ public:
           tensor.shape.push_back(symbol->shape.rows);
         if (symbol->shape.kind != frontend::Shape::Scalar)
           tensor.shape.push_back(symbol->shape.cols);
+        tensor.grows = symbol->shape.kind == frontend::Shape::List;
       }
       return tensors;
     };
@@ -104,14 +105,15 @@ public:
     // A piece at a time, with the state stored in between.
     for (Sequence sequence : problem->sequences) {
       int64_t end = sequence.begin + sequence.length;
-      for (; sequence.begin < end; sequence.begin += args.snapshotEvery) {
+      for (; sequence.begin < end; sequence.begin += args.snapshotEvery,
+                                   sequence.past += args.snapshotEvery) {
         sequence.length = std::min(args.snapshotEvery, end - sequence.begin);
         Problem piece = *problem;
         piece.sequences = {sequence};
         if (Status status = finish(args, piece); !status)
           return status;
         if (sequence.length == args.snapshotEvery)
-          keep(args, sequence.slot, sequence.snapshot++);
+          keep(args, *problem, sequence, sequence.snapshot++);
       }
     }
     return Status::ok();
@@ -132,24 +134,22 @@ private:
               storeFromDouble(view.at(0, result.sequence.begin + t, h),
                               view.dtype, size_t(d), *from++);
       }
-      for (size_t s = 0; s < args.finalStates.size(); ++s)
-        putState(args.finalStates, s, result.sequence.slot, result.states[s]);
+      storeFinalStates(info, args, problem, result);
     }
     return Status::ok();
   }
-  void putState(const std::vector<TensorView> &views, size_t s, int64_t slot,
-                const std::vector<double> &values) const {
-    StatePort port =
-        StatePort::of(info.states[s], runtime::StateLayout::KV, views, s);
-    std::vector<float> state(values.begin(), values.end());
-    for (int64_t h = 0; h < views[s].shape[1]; ++h)
-      port.store(slot, h, state.data() + h * port.elements());
-  }
-  void keep(const RunArgs &args, int64_t slot, int64_t snapshot) const {
-    for (size_t s = 0; s < args.snapshots.size(); ++s)
-      putState(args.snapshots, s, snapshot,
-               sequenceState(info.states[s], runtime::StateLayout::KV,
-                             args.finalStates[s], slot));
+  void keep(const RunArgs &args, const Problem &problem,
+            const Sequence &sequence, int64_t snapshot) const {
+    for (size_t s = 0; s < args.snapshots.size(); ++s) {
+      if (info.states[s].grows)
+        continue;
+      StatePort port = StatePort::of(info.states[s], runtime::StateLayout::KV,
+                                     args.snapshots, s);
+      std::vector<double> values = finalState(info, args, problem, sequence, s);
+      std::vector<float> state(values.begin(), values.end());
+      for (int64_t h = 0; h < problem.heads; ++h)
+        port.store(snapshot, h, state.data() + h * port.elements());
+    }
   }
   Source source;
   Diagnostics diags;

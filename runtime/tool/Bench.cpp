@@ -29,7 +29,8 @@ long to get 30 runs, at least 3 times, and prints
   ms            median; min_ms the fastest; spread (quartile 3 - quartile 1) / ms
   tokens_per_s  tokens of all sequences, all heads done
   bytes, flops  inputs, params and outputs once and the final states; the
-                arithmetic as the compiler counts it, null when it does not
+                arithmetic as the compiler counts it, null when it does not,
+                as for growing states
   floor_ms      time to copy that many bytes at the rate at which these threads
                 copy large buffers, measured first
   sgemm_ms      OpenBLAS's time for the kernel's matrix products alone, in f32,
@@ -42,7 +43,11 @@ long to get 30 runs, at least 3 times, and prints
 On a GPU, ms is the median of at least 30 replays of a CUDA graph that holds the
 run; inputs that fit in the L2 cache take turns with others (sets). floor_ms is
 at the rate of a device copy; there is no sgemm_ms. T = 1 decodes: states are
-read and written in place. 'kernels' lists the median of each kernel alone.)";
+read and written in place. 'kernels' lists the median of each kernel alone.
+
+Growing states are in place and start with P rows each (default 0): --shape
+T=1,P=4096 is the time to decode a token after 4096. Of their bytes, each row
+counts once.)";
 
 using Clock = std::chrono::steady_clock;
 
@@ -79,8 +84,9 @@ public:
         seconds(seconds) {}
 
   Status prepare() {
-    auto problem = randomProblem(bundle.manifest(), shape.batch, shape.tokens,
-                                 shape.heads, 1, runner.threads());
+    auto problem =
+        randomProblem(bundle.manifest(), shape.batch, shape.tokens, shape.heads,
+                      1, runner.threads(), shape.past.value_or(0));
     if (!problem)
       return problem.error();
     random = std::move(*problem);
@@ -108,10 +114,15 @@ public:
 
     int64_t pairs = shape.batch * shape.heads;
     int64_t chunks = (shape.tokens + kernel.chunk - 1) / kernel.chunk;
-    line.bytes = bytesOnce(random.args);
-    line.flops = kernel.flopsPerChunk * chunks * pairs;
+    line.bytes = bytesOnce(bundle.manifest(), random.args);
+    // A chunk's work on growing states depends on how long they are: what the
+    // manifest counts would be a part of it.
+    bool grow = bundle.manifest().growingState();
+    line.flops = grow ? 0 : kernel.flopsPerChunk * chunks * pairs;
     line.floorMs = rate > 0 ? double(line.bytes) / rate : 0;
-    std::optional<Sgemm> sgemm = Sgemm::load(kernel, threads);
+    std::optional<Sgemm> sgemm;
+    if (!grow)
+      sgemm = Sgemm::load(kernel, threads);
     std::vector<double> times, sgemmTimes;
     Clock::time_point start = Clock::now();
     Progress progress("timing " + line.form, int64_t(seconds * 1000));
@@ -185,7 +196,7 @@ struct BenchVerb {
     Result<Bundle> bundle = choice.open();
     if (!bundle)
       return fail(bundle.error());
-    if (Status status = shape.parse(); !status)
+    if (Status status = shape.parse(bundle->manifest()); !status)
       return fail(status.error());
     Result<Runner> runner = Runner::open(*bundle, choice.gpu);
     if (!runner)

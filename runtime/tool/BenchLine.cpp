@@ -41,12 +41,26 @@ void summarize(std::vector<double> times, BenchLine &line) {
   line.spread = (quantile(times, 0.75) - quantile(times, 0.25)) / line.ms;
 }
 
-int64_t bytesOnce(const RunArgs &args) {
+int64_t bytesOnce(const Manifest &manifest, const RunArgs &args) {
   int64_t bytes = 0;
-  for (const auto *list : {&args.inputs, &args.params, &args.outputs,
-                           &args.initialStates, &args.finalStates})
+  auto add = [&](const TensorView &view, int64_t elements) {
+    bytes += elements * int64_t(byteSize(view.dtype));
+  };
+  for (const auto *list : {&args.inputs, &args.params, &args.outputs})
     for (const TensorView &view : *list)
-      bytes += view.elements() * int64_t(byteSize(view.dtype));
+      add(view, view.elements());
+  for (const auto *list : {&args.initialStates, &args.finalStates})
+    for (size_t i = 0; i < list->size(); ++i)
+      if (!manifest.states[i].grows)
+        add((*list)[i], (*list)[i].elements());
+  if (!manifest.growingState())
+    return bytes;
+  Result<Problem> problem = planProblem(manifest, args);
+  for (size_t i = 0; problem && i < args.finalStates.size(); ++i)
+    for (const Sequence &sequence : problem->sequences)
+      if (manifest.states[i].grows && sequence.slot >= 0)
+        add(args.finalStates[i],
+            sequence.rows() * problem->heads * manifest.states[i].elements());
   return bytes;
 }
 
@@ -58,7 +72,8 @@ Result<double> smallError(const Bundle &bundle, Runner &runner,
   int64_t tokens = 256 * std::max<int64_t>(options.segments, 1);
   Result<RandomProblem> small =
       randomProblem(bundle.manifest(), 1, std::min(shape.tokens, tokens),
-                    std::min<int64_t>(shape.heads, 2), 1, runner.threads());
+                    std::min<int64_t>(shape.heads, 2), 1, runner.threads(),
+                    std::min<int64_t>(shape.past.value_or(0), 256));
   if (!small)
     return small.error();
   Result<Problem> problem = planProblem(bundle.manifest(), small->args);
@@ -94,6 +109,7 @@ void printJson(const Manifest &manifest, const ShapeOption &shape, int threads,
                {"B", shape.batch},
                {"T", shape.tokens},
                {"H", shape.heads},
+               {"P", shape.past.value_or(0)},
                {"threads", threads},
                {"reps", line.reps},
                {"ms", line.ms},
@@ -105,6 +121,8 @@ void printJson(const Manifest &manifest, const ShapeOption &shape, int threads,
                {"floor_ms", line.floorMs},
                {"sgemm_ms", line.sgemmMs ? Json(*line.sgemmMs) : Json()},
                {"error", number(line.error)}};
+  if (!manifest.growingState())
+    json.erase("P");
   if (manifest.onGpu()) {
     json.erase("threads");
     json.erase("sgemm_ms");
@@ -129,8 +147,12 @@ static std::string kernelName(const BenchLine &line) {
 
 void printTable(const Manifest &manifest, const ShapeOption &shape,
                 const std::string &place, const std::vector<BenchLine> &lines) {
-  fmt::print("{} on {}, B={} T={} H={}, {}\n", manifest.layer, manifest.target,
-             shape.batch, shape.tokens, shape.heads, place);
+  std::string past;
+  if (manifest.growingState())
+    past = fmt::format(" P={}", shape.past.value_or(0));
+  fmt::print("{} on {}, B={} T={} H={}{}, {}\n", manifest.layer,
+             manifest.target, shape.batch, shape.tokens, shape.heads, past,
+             place);
   bool gpu = manifest.onGpu();
   fmt::print("{:<12} {:>10} {:>10} {:>7} {:>12} {:>9} {:>9} {:>9} {:>9}\n",
              "kernel", "ms", "min ms", "spread", "tokens/s",

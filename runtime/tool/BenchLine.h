@@ -20,7 +20,8 @@ struct BenchLine {
   std::optional<int64_t> chunk;
   double ms = 0, minMs = 0, spread = 0, floorMs = 0, error = 0;
   std::optional<double> sgemmMs;
-  int64_t bytes = 0, flops = 0, reps = 0;
+  int64_t bytes = 0, reps = 0;
+  int64_t flops = 0; ///< 0 when not known.
   // GPU only.
   int64_t segments = 1, sets = 1;
   std::string code; ///< "cubin", "cache" or "ptx": where it came from.
@@ -38,8 +39,9 @@ void summarize(std::vector<double> times, BenchLine &line);
 double median(std::vector<double> values);
 
 /// Bytes of inputs, params and outputs once and of the states that are read or
-/// written.
-int64_t bytesOnce(const RunArgs &args);
+/// written; of growing ones the rows there are in the end, which are read or
+/// written once.
+int64_t bytesOnce(const Manifest &manifest, const RunArgs &args);
 
 /// R of the outputs on a small random problem: at most 2 heads and 256 tokens,
 /// 256 in each segment where the options ask for several.

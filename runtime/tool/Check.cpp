@@ -35,7 +35,8 @@ tensors: R 5e-3, W 1e-2, M 2e-2, states 5e-3; where all is f32: 1e-5, 2e-5,
 
 With --in, tensors expected.NAME of the file are compared as well. Without it
 the inputs are random: N(0, 1), rows of norm 1 for q and k, sigmoid(N) for
-beta, -softplus(N) for log decays.)";
+beta, -softplus(N) for log decays. Growing states start with P rows of N(0, 1)
+in the first sequence (default 19), one less in each that follows.)";
 
 class Check {
 public:
@@ -139,10 +140,13 @@ private:
 
   /// Initial states stay as they were in the file, whatever runs.
   void keepPool() {
-    for (const TensorView &view : args.finalStates) {
+    for (size_t i = 0; i < args.finalStates.size(); ++i) {
+      const TensorView &view = args.finalStates[i];
       size_t bytes = size_t(view.elements()) * byteSize(view.dtype);
       std::string &copy = pools.emplace_back();
-      if (args.slots)
+      bool inPlace = !args.initialStates.empty() &&
+                     args.initialStates[i].data == view.data;
+      if (args.slots || inPlace)
         copy.assign(static_cast<const char *>(view.data), bytes);
       else
         copy.assign(bytes, '\xff'); // NaN, also in bf16.
@@ -196,18 +200,33 @@ private:
     std::optional<std::vector<double>> values =
         expectedValues(state.name, view.elements());
     for (const ReferenceSequence &sequence : truth) {
-      int64_t slot = sequence.sequence.slot;
-      std::vector<double> x = sequenceState(state, args.layout, view, slot);
+      std::vector<double> x =
+          finalState(manifest, args, problem, sequence.sequence, i);
       exact.merge(measure(x, sequence.states[i]));
       if (values)
-        expected.merge(measure(
-            x, std::span(*values).subspan(size_t(slot) * x.size(), x.size())));
+        expected.merge(
+            measure(x, stateIn(*values, view, sequence.sequence, state.grows)));
     }
     rows.push_back(
         {kernel, state.name, exact, true, passesState(exact, limits)});
     if (values)
       rows.push_back({kernel, "expected." + state.name, expected, true,
                       passesState(expected, limits)});
+  }
+
+  /// A sequence's state out of all `values` that `view` has, and no rows behind
+  /// its end.
+  static std::vector<double> stateIn(const std::vector<double> &values,
+                                     const TensorView &view,
+                                     const Sequence &sequence, bool grows) {
+    std::vector<double> state;
+    int64_t d = view.shape[3], rows = grows ? sequence.rows() : view.shape[2];
+    for (int64_t head = 0; head < view.shape[1]; ++head) {
+      auto begin = values.begin() +
+                   (sequence.slot * view.shape[1] + head) * view.shape[2] * d;
+      state.insert(state.end(), begin, begin + rows * d);
+    }
+    return state;
   }
 
   /// Tensor expected.`name` of the file when it has as many values.
@@ -261,11 +280,11 @@ struct CheckVerb {
   }
 
   int checkRandom(const Bundle &bundle, Runner &runner) {
-    if (Status status = shape.parse(); !status)
+    if (Status status = shape.parse(bundle.manifest()); !status)
       return fail(status.error());
     Result<RandomProblem> random =
         randomProblem(bundle.manifest(), shape.batch, shape.tokens, shape.heads,
-                      seed, runner.threads());
+                      seed, runner.threads(), shape.past.value_or(checkedRows));
     if (!random)
       return fail(random.error(), "--shape");
     Result<Problem> problem = planProblem(bundle.manifest(), random->args);

@@ -108,15 +108,18 @@ Result<Bundle> Choice::open() const {
 
 void ShapeOption::declare(CLI::App &verb, const std::string &help) {
   text = fmt::format("B={},T={},H={}", batch, tokens, heads);
-  verb.add_option("--shape", text, help + ", B=n,T=n,H=n")
+  verb.add_option("--shape", text,
+                  help + ", B=n,T=n,H=n; and P=n: rows that growing states "
+                         "hold before the run")
       ->type_name("SIZES")
       ->capture_default_str();
 }
 
-Status ShapeOption::parse() {
+Status ShapeOption::parse(const Manifest &manifest) {
   auto bad = [&](const std::string &part) {
-    return Error{
-        "--shape", "'" + part + "' is none of B=n, T=n, H=n with n >= 1", {}};
+    return Error{"--shape",
+                 "'" + part + "' is none of B=n, T=n, H=n with n >= 1",
+                 {"P=n with n >= 0 is for layers with growing states"}};
   };
   for (const std::string &part : CLI::detail::split(text, ',')) {
     if (part.size() < 3 || part[1] != '=')
@@ -124,7 +127,7 @@ Status ShapeOption::parse() {
     int64_t value = 0;
     const char *end = part.data() + part.size();
     auto [stop, error] = std::from_chars(part.data() + 2, end, value);
-    if (error != std::errc() || stop != end || value < 1)
+    if (error != std::errc() || stop != end || value < (part[0] != 'P'))
       return bad(part);
     switch (part[0]) {
     case 'B':
@@ -135,6 +138,14 @@ Status ShapeOption::parse() {
       break;
     case 'H':
       heads = value;
+      break;
+    case 'P':
+      if (!manifest.growingState())
+        return Error{"--shape",
+                     "'" + part + "' is for growing states, which layer '" +
+                         manifest.layer + "' does not have",
+                     {}};
+      past = value;
       break;
     default:
       return bad(part);

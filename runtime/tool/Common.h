@@ -52,13 +52,15 @@ struct Choice {
   Result<Bundle> open() const;
 };
 
-/// B=1,T=256,H=2: sizes of a random run.
+/// B=1,T=256,H=2: sizes of a random run. Where states grow, P=64 is the number
+/// of rows they hold before it.
 struct ShapeOption {
   int64_t batch = 1, tokens, heads;
   std::string text;
+  std::optional<int64_t> past = {};
 
   void declare(CLI::App &verb, const std::string &help);
-  Status parse();
+  Status parse(const Manifest &manifest);
 };
 
 /// A line on stderr that shows how far a piece of work is, from one second on

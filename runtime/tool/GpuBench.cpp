@@ -108,7 +108,8 @@ Status GpuBench::prepare() {
     return s;
   // Twice the cache in all sets together, so that none is left of the first
   // when its turn comes again.
-  int64_t bytes = std::max<int64_t>(bytesOnce(sets[0].tensors.args()), 1);
+  int64_t bytes = std::max<int64_t>(
+      bytesOnce(bundle.manifest(), sets[0].tensors.args()), 1);
   int64_t wanted = 2 * int64_t(device.l2Bytes) / bytes + 1;
   for (int i = 1; i < std::min<int64_t>(wanted, mostSets); ++i)
     if (Status s = addSet(uint32_t(i + 1)); !s)
@@ -196,7 +197,7 @@ Result<BenchLine> GpuBench::run(const RunOptions &options) {
   line.segments = launches.segments;
   line.sets = int64_t(sets.size());
   line.code = name(runner.gpu()->executor().codeSource());
-  line.bytes = bytesOnce(args);
+  line.bytes = bytesOnce(bundle.manifest(), args);
   line.floorMs = double(line.bytes) / rate;
   for (size_t i = 0; i < launches.launches.size(); ++i)
     line.flops += plan->kernel(i).flopsPerChunk *

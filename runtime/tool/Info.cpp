@@ -17,6 +17,8 @@ static void printTensors(const char *kind,
   for (const ManifestTensor &tensor : tensors) {
     std::string type = fmt::format("[{}] {}", fmt::join(tensor.shape, ", "),
                                    name(tensor.declared));
+    if (tensor.grows)
+      type.insert(1, "*, ");
     if (tensor.shape.empty())
       type = name(tensor.declared);
     if (tensor.declared != tensor.dtype)

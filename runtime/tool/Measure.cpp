@@ -55,8 +55,7 @@ TuningErrors errorsOf(const Manifest &manifest, const SmallTruth &truth) {
                             manifest.outputs[i].elements()));
     for (size_t i = 0; i < manifest.states.size(); ++i)
       states.merge(
-          measure(sequenceState(manifest.states[i], args.layout,
-                                args.finalStates[i], exact.sequence.slot),
+          measure(finalState(manifest, args, truth.problem, exact.sequence, i),
                   exact.states[i]));
   }
   return {outputs.r, outputs.w, outputs.m, states.r,
@@ -69,7 +68,7 @@ Result<BenchLine> timeOnCpu(const Bundle &bundle, Runner &runner,
                             const MeasureOptions &options) {
   Result<RandomProblem> random =
       randomProblem(bundle.manifest(), shape.batch, shape.tokens, shape.heads,
-                    1, runner.threads());
+                    1, runner.threads(), /*past=*/0);
   if (!random)
     return random.error();
   std::vector<double> times;
@@ -111,11 +110,16 @@ Result<Measured> measureHere(const std::string &directory,
         gpuDeviceName(gpu->device().name, gpu->device().processors);
   RunOptions run = runOptions(candidate.schedule, threads);
   // What a kernel fails to write is NaN. The memory is this process's own.
-  for (const auto *list :
-       {&truth.random.args.outputs, &truth.random.args.finalStates})
-    for (const TensorView &view : *list)
-      std::memset(view.data, 0xff,
-                  size_t(view.elements()) * byteSize(view.dtype));
+  // Growing states are in place and have NaN to come.
+  auto spoil = [](const TensorView &view) {
+    std::memset(view.data, 0xff,
+                size_t(view.elements()) * byteSize(view.dtype));
+  };
+  for (const TensorView &view : truth.random.args.outputs)
+    spoil(view);
+  for (size_t i = 0; i < manifest.states.size(); ++i)
+    if (!manifest.states[i].grows)
+      spoil(truth.random.args.finalStates[i]);
   if (Status status = runner->run(truth.random.args, run); !status)
     return status.error();
   measured.result.errors = errorsOf(manifest, truth);

@@ -28,13 +28,20 @@ constexpr const char *footer = R"(Tensors of the input file:
   cu_seqlens  [N + 1] int32 or int64, optional: sequence n is rows cu[n] to
               cu[n + 1]; starts at 0, empty sequences are fine; rows past the
               last belong to no sequence
+              a growing state [N, H, L, d]; seqlens [N] int32 or int64,
+              optional, says how many of the L rows each sequence has
   slots       [N] int32 or int64, optional: states are pools [P, H, K, V] and
-              sequence n works on slot slots[n]; -1 is a padding row
+              sequence n works on slot slots[n]; -1 is a padding row; seqlens
+              is [P]
 Tensors of the output file:
   outputs     shaped as the inputs; rows of no sequence are 0
-  states      the final state under the same name; with slots the whole pool
+  states      the final state under the same name; with slots the whole pool;
+              a growing state as [N, H, L, d], L being the most rows of any
+              sequence, 0 behind the end of the others, and seqlens [N]: how
+              many rows each has
   S.every     for each state S, with --states-every n: [M, H, K, V], the states
-              after n, 2n, ... tokens of each sequence, sequence by sequence
+              after n, 2n, ... tokens of each sequence, sequence by sequence;
+              not for growing states
   every.cu_seqlens  [N + 1]: which of these belong to which sequence
 Tensors named expected.* are ignored; others that the layer does not know are
 named in a warning.)";
@@ -84,8 +91,8 @@ struct RunVerb {
                   "Print the outputs, one row of the last axis a line (then "
                   "--out may be left out)");
     verb.add_option("--state-layout", layout,
-                    "Axes of states in both files: kv is [N, H, K, V], vk is "
-                    "[N, H, V, K]")
+                    "Axes of fixed states in both files: kv is [N, H, K, V], "
+                    "vk is [N, H, V, K]")
         ->check(CLI::IsMember({"kv", "vk"}))
         ->capture_default_str();
     verb.add_option("--state-dtype", stateDtype,

@@ -170,10 +170,13 @@ Status CheckVerb::makeData(const Source &source,
   if (in.empty()) {
     runtime::tool::ShapeOption sizes{
         .batch = 1, .tokens = 130, .heads = 2, .text = shape};
-    if (Status status = shape.empty() ? Status::ok() : sizes.parse(); !status)
+    if (Status status =
+            shape.empty() ? Status::ok() : sizes.parse(data.manifest);
+        !status)
       return status;
-    Result<RandomProblem> random = randomProblem(
-        data.manifest, sizes.batch, sizes.tokens, sizes.heads, seed, pool);
+    Result<RandomProblem> random =
+        randomProblem(data.manifest, sizes.batch, sizes.tokens, sizes.heads,
+                      seed, pool, sizes.past.value_or(checkedRows));
     if (!random)
       return random.error();
     data.random = std::move(*random);

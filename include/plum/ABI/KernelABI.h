@@ -10,6 +10,10 @@
  * and touches only what is named here. Inputs, params, states and outputs come
  * in the order of the bundle's manifest.json.
  *
+ * A state is fixed, [K, V] whatever came before, or grows by one row [d] for
+ * each token. All growing states of a layer hold the same number of rows; the
+ * caller has room for those that a call adds.
+ *
  *===----------------------------------------------------------------------===*/
 
 #ifndef PLUM_ABI_KERNELABI_H
@@ -38,13 +42,13 @@ typedef struct plum_kernel_args {
                               contents undefined before and after */
   const plum_rows *inputs; /* one each, read only */
   const void *const *params; /* this head's values, contiguous */
-  float *const *states;     /* in/out, f32, [K, V] row-major contiguous ([K] for
-                               a vector state); growing states are left out */
-  const plum_rows *outputs; /* one each, written for every token */
-  const plum_rows *growing; /* one for each growing state: f32 rows, the first
-                               `past` of them filled; the kernel writes the next
-                               `tokens` */
-  int64_t past;             /* rows in every growing state before the call */
+  float *const *states;      /* fixed ones: in/out, f32, [K, V] row-major
+                                contiguous ([K] for a vector state) */
+  const plum_rows *outputs;  /* one each, written for every token */
+  const plum_rows *growing; /* growing states, one each, f32: rows 0 .. past are
+                               there, the call writes the next `tokens` */
+  int64_t past;             /* rows in every growing state before the call; 0
+                               where a layer has none */
 } plum_kernel_args;
 
 typedef void (*plum_kernel)(const plum_kernel_args *args);

@@ -7,7 +7,7 @@
 
 #include "runtime/plumrt.h"
 
-#include "ToyLayer.h"
+#include "ToyAttention.h"
 
 using namespace plum;
 using namespace plum::runtime;
@@ -15,6 +15,9 @@ using namespace plum::runtime::test;
 
 extern "C" int toyInC(const char *directory, float *result, char *error,
                       size_t size);
+
+extern "C" int attentionInC(const char *directory, float *result, char *error,
+                            size_t size);
 
 namespace {
 
@@ -96,6 +99,83 @@ TEST_F(CApiTest, RunsAsTheExecutorDoes) {
   EXPECT_EQ(z, z2);
 }
 
+TEST_F(CApiTest, StatesGrowInC) {
+  writeAttentionBundle(dir / "attention");
+  float result[6] = {};
+  ASSERT_EQ(
+      attentionInC((dir / "attention").c_str(), result, error, sizeof error), 0)
+      << error;
+  // Keys are 0, so the output is the mean of the values so far: 1 and 2,
+  // then of 1, 2 and 6. These are in the caller's buffer, which has more room.
+  EXPECT_EQ(result[0], 1.5f);
+  EXPECT_EQ(result[1], 3);
+  EXPECT_EQ(result[2], 1);
+  EXPECT_EQ(result[3], 2);
+  EXPECT_EQ(result[4], 6);
+  EXPECT_EQ(result[5], 777);
+}
+
+TEST_F(CApiTest, WhereStatesGrowErrorsAreTextsToo) {
+  writeAttentionBundle(dir / "attention");
+  plumrt_bundle *attention = nullptr;
+  ASSERT_EQ(
+      plumrt_open((dir / "attention").c_str(), &attention, error, sizeof error),
+      0)
+      << error;
+  AttentionTensors x(1, 4, 2);
+  AttentionStates before(1, 2, 3), after(1, 2, 6);
+  before.fill(0, 3);
+  RunArgs args = x.args();
+  auto inputs = convert(args.inputs), params = convert(args.params),
+       outputs = convert(args.outputs), initial = convert(before.views()),
+       finals = convert(after.views());
+  plumrt_run_args c = {};
+  c.size = sizeof c;
+  c.inputs = inputs.data();
+  c.params = params.data();
+  c.outputs = outputs.data();
+  c.initial_states = initial.data();
+  c.final_states = finals.data();
+  EXPECT_EQ(plumrt_run(attention, &c, error, sizeof error), 1);
+  EXPECT_STREQ(error, "error: tensor 'keys' has room for 6 rows, expected at "
+                      "least 7: sequence 0 holds 3 and adds 4");
+  int32_t past = 2;
+  c.past = &past;
+  c.past_count = 1;
+  c.past_dtype = PLUMRT_F32;
+  EXPECT_EQ(plumrt_run(attention, &c, error, sizeof error), 1);
+  EXPECT_STREQ(error, "plumrt: error: args.past has count 1 and dtype 0, "
+                      "expected a count and PLUMRT_I32 or PLUMRT_I64");
+  c.past_dtype = PLUMRT_I32;
+  c.past_count = 2;
+  EXPECT_EQ(plumrt_run(attention, &c, error, sizeof error), 1);
+  EXPECT_STREQ(error, "error: tensor 'past' has length 2, expected 1, one for "
+                      "each sequence");
+  c.past_count = 1;
+  EXPECT_EQ(plumrt_run(attention, &c, error, sizeof error), 0) << error;
+  // An older caller, who knows of no past: all rows count.
+  c.size = offsetof(plumrt_run_args, past);
+  EXPECT_EQ(plumrt_run(attention, &c, error, sizeof error), 1);
+  plumrt_close(attention);
+  // The layer of others does not grow.
+  ToyTensors toy(1, 4, 2);
+  args = toy.args();
+  inputs = convert(args.inputs);
+  params = convert(args.params);
+  outputs = convert(args.outputs);
+  c = {};
+  c.size = sizeof c;
+  c.inputs = inputs.data();
+  c.params = params.data();
+  c.outputs = outputs.data();
+  c.past = &past;
+  c.past_count = 1;
+  c.past_dtype = PLUMRT_I32;
+  EXPECT_EQ(plumrt_run(bundle, &c, error, sizeof error), 1);
+  EXPECT_STREQ(error, "error: rows of growing states are given, but layer "
+                      "'toy' has no such state");
+}
+
 TEST_F(CApiTest, ErrorsAreTexts) {
   plumrt_bundle *none = bundle;
   EXPECT_EQ(plumrt_open("nowhere", &none, error, sizeof error), 1);
@@ -114,7 +194,7 @@ TEST_F(CApiTest, ErrorsAreTexts) {
        outputs = convert(args.outputs);
   plumrt_run_args c = {};
   EXPECT_EQ(plumrt_run(bundle, &c, error, sizeof error), 1);
-  EXPECT_STREQ(error, "plumrt: error: args.size is 0, expected at most 128");
+  EXPECT_STREQ(error, "plumrt: error: args.size is 0, expected at most 152");
   c.size = sizeof c;
   EXPECT_EQ(plumrt_run(bundle, &c, error, sizeof error), 1);
   EXPECT_STREQ(error, "plumrt: error: args.inputs is NULL, expected 4 tensors");

@@ -533,6 +533,23 @@ TEST_F(GpuCApiTest, PlansOnceAndLaunchesOften) {
   EXPECT_EQ(plumrt_plan_launch(plan, &launch, error, sizeof error), 0);
 }
 
+TEST_F(GpuCApiTest, NoStateGrowsHere) {
+  RunArgs views = x.args();
+  Lists inputs(views.inputs), params(views.params), outputs(views.outputs);
+  plumrt_run_args args = {};
+  args.size = sizeof args;
+  args.inputs = inputs.tensors.data();
+  args.params = params.tensors.data();
+  args.outputs = outputs.tensors.data();
+  int64_t past[2] = {0, 0};
+  args.past = past;
+  args.past_count = 2;
+  args.past_dtype = PLUMRT_I64;
+  ASSERT_EQ(plumrt_plan_create(gpu, &args, 0, &plan, error, sizeof error), 1);
+  EXPECT_STREQ(error, "error: rows of growing states are given, but layer "
+                      "'toy' has no such state");
+}
+
 TEST_F(GpuCApiTest, LaunchesCanBeCaptured) {
   Result<std::shared_ptr<const Device>> device = Device::open();
   ASSERT_TRUE(device);

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ToyLayer.h"
+#include "ToyAttention.h"
 
 #include <nlohmann/json.hpp>
 
@@ -50,6 +50,49 @@ TEST(Manifest, OfAGpuRoundTrips) {
   Result<Manifest> back = parseManifest(writeManifest(manifest), "m.json");
   ASSERT_TRUE(back) << back.error().str();
   EXPECT_EQ(*back, manifest);
+}
+
+TEST(Manifest, GrowingStatesRoundTripAndAreChecked) {
+  Manifest manifest = attentionManifest();
+  std::string text = writeManifest(manifest);
+  Result<Manifest> back = parseManifest(text, "m.json");
+  ASSERT_TRUE(back) << back.error().str();
+  EXPECT_EQ(*back, manifest);
+  EXPECT_EQ(back->growingState()->name, "keys");
+  EXPECT_EQ(toyManifest().growingState(), nullptr);
+  // Written only where it is true.
+  Json json = Json::parse(text);
+  EXPECT_EQ(json["states"][0]["grows"], true);
+  EXPECT_FALSE(json["states"][1].contains("grows"));
+  EXPECT_EQ(errorAfter("/states/1/grows", false, manifest), "");
+
+  struct Case {
+    const char *pointer;
+    Json value;
+    const char *error;
+  };
+  const Case cases[] = {
+      {"/states/0/grows", 1,
+       "'states[0].grows' is number, expected true or false"},
+      {"/states/0/grows", "true",
+       "'states[0].grows' is string, expected true or false"},
+      {"/states/0/shape", Json::array(),
+       "'states[0].shape' has 0 axes, expected 1, of a row of a growing state"},
+      {"/states/0/shape",
+       {4, 4},
+       "'states[0].shape' has 2 axes, expected 1, of a row of a growing state"},
+      {"/states/0/shape/0", 0,
+       "'states[0].shape[0]' is 0, expected at least 1"},
+      {"/inputs/0/grows", true,
+       "'inputs[0].grows' is true, which only a state's may be"},
+  };
+  for (const Case &c : cases)
+    EXPECT_EQ(errorAfter(c.pointer, c.value, manifest),
+              std::string("m.json: error: ") + c.error)
+        << c.pointer;
+  EXPECT_EQ(errorAfter("/states/1/grows", true, toyGpuManifest()),
+            "m.json: error: 'states[1].grows' is true, which no kernel for a "
+            "GPU supports");
 }
 
 TEST(Manifest, WhatChoseTheScheduleRoundTrips) {
@@ -116,7 +159,7 @@ TEST(Manifest, EachFieldIsChecked) {
   };
   const Case cases[] = {
       {"/abi", removed, "'abi' is missing"},
-      {"/abi", 99, "'abi' is 99, this runtime runs 1: compile the layer again"},
+      {"/abi", 99, "'abi' is 99, this runtime runs 2: compile the layer again"},
       {"/abi", "1", "'abi' is string, expected an integer"},
       {"/layer", 3, "'layer' is number, expected a string"},
       {"/layer", "a b", "'layer' is 'a b', expected a name"},

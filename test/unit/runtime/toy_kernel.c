@@ -3,9 +3,9 @@
  * Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
- * What a compiler would make of the spec in ToyLayer.cpp. Every kernel does the
- * same thing; each notes how it was called and spoils its workspace, so that
- * tests see what the executor does.
+ * What a compiler would make of the specs in ToyLayer.cpp and ToyAttention.cpp.
+ * Every kernel of a layer does the same thing; each notes how it was called and
+ * spoils its workspace, so that tests see what the executor does.
  *
  *===----------------------------------------------------------------------===*/
 
@@ -29,7 +29,7 @@ static float bf16(const void *data, int64_t i) {
   return value;
 }
 
-static void run(const plum_kernel_args *args, int64_t chunk, int wide) {
+static void note(const plum_kernel_args *args, int64_t chunk) {
   int64_t call = __atomic_fetch_add(&toyCalls, 1, __ATOMIC_RELAXED);
   if (call < 256) {
     toyLog[call][0] = chunk;
@@ -38,7 +38,10 @@ static void run(const plum_kernel_args *args, int64_t chunk, int wide) {
   if ((uintptr_t)args->workspace % 64 != 0)
     __atomic_fetch_add(&toyMisaligned, 1, __ATOMIC_RELAXED);
   memset(args->workspace, 0xff, workspaceBytes);
+}
 
+static void run(const plum_kernel_args *args, int64_t chunk, int wide) {
+  note(args, chunk);
   float *S = args->states[0], *z = args->states[1];
   const float *bias = args->params[0];
   for (int64_t t = 0; t < args->tokens; ++t) {
@@ -76,4 +79,55 @@ void toy_wrong(const plum_kernel_args *args) {
   if (fewer.tokens > 0)
     --fewer.tokens;
   run(&fewer, 4, 0);
+}
+
+static float *row(const plum_rows *rows, int64_t t) {
+  return (float *)((char *)rows->data + t * rows->stride);
+}
+
+/* Layer toy_attention: keys and values grow, z between them does not. */
+static void attend(const plum_kernel_args *args, int64_t chunk) {
+  note(args, chunk);
+  float *z = args->states[0];
+  const float *scale = args->params[0];
+  for (int64_t t = 0; t < args->tokens; ++t) {
+    int64_t rows = args->past + t + 1;
+    const float *q = row(&args->inputs[0], t), *k = row(&args->inputs[1], t);
+    const void *v = row(&args->inputs[2], t);
+    float *o = row(&args->outputs[0], t), *n = row(&args->outputs[1], t);
+    float *key = row(&args->growing[0], rows - 1);
+    float *value = row(&args->growing[1], rows - 1);
+    float norm = 0, sum = 0;
+    for (int c = 0; c < K; ++c) {
+      key[c] = k[c];
+      z[c] += k[c];
+      norm += q[c] * z[c];
+    }
+    for (int c = 0; c < V; ++c) {
+      value[c] = bf16(v, c);
+      o[c] = 0;
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      float score = 0;
+      for (int c = 0; c < K; ++c)
+        score += *scale * q[c] * row(&args->growing[0], r)[c];
+      score = expf(score);
+      sum += score;
+      for (int c = 0; c < V; ++c)
+        o[c] += score * row(&args->growing[1], r)[c];
+    }
+    for (int c = 0; c < V; ++c)
+      o[c] /= sum;
+    *n = norm;
+  }
+}
+
+void toy_attend_step(const plum_kernel_args *args) { attend(args, 1); }
+void toy_attend_chunk4(const plum_kernel_args *args) { attend(args, 4); }
+/* Wrong on purpose: the last row of a call is not appended. */
+void toy_attend_wrong(const plum_kernel_args *args) {
+  plum_kernel_args fewer = *args;
+  if (fewer.tokens > 0)
+    --fewer.tokens;
+  attend(&fewer, 4);
 }
