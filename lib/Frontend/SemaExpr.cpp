@@ -428,7 +428,9 @@ std::optional<Shape> Sema::attendShape(const syntax::Expr &expr,
                               args[i]->shape.str()));
       return std::nullopt;
     }
-    if (!query && args[i]->version != values->version) {
+  }
+  for (size_t i = 1; i < args.size(); i += 2) {
+    if ((args[i]->version > 0) != (values->version > 0)) {
       diags.error(args[i]->range,
                   fmt::format("'{}' {} this token's row here and '{}' {}",
                               args[i]->symbol->name,

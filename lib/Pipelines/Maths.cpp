@@ -82,8 +82,11 @@ private:
 void Describer::line(Value result, const Twine &equation) {
   std::string left = nameOf(result) + " = " + equation.str();
   out << "//   " << llvm::left_justify(left, 62) << " [";
-  llvm::interleaveComma(cast<RankedTensorType>(result.getType()).getShape(),
-                        out);
+  if (auto list = dyn_cast<assoc::ListType>(result.getType()))
+    out << "*, " << list.getWidth();
+  else
+    llvm::interleaveComma(cast<RankedTensorType>(result.getType()).getShape(),
+                          out);
   out << "]\n";
 }
 
@@ -161,6 +164,19 @@ void Describer::describe(Operation *op) {
           sum += " + " + k + "^T " + nameOf(value);
         }
         line(op.getResult(), sum);
+      })
+      .Case<AppendOp>([&](AppendOp op) {
+        line(op.getResult(),
+             "[" + nameOf(op.getList()) + "; " + nameOf(op.getRows()) + "]");
+      })
+      .Case<AttendOp>([&](AttendOp op) {
+        std::string scores;
+        for (auto [query, keys] : llvm::zip(op.getQueries(), op.getKeys()))
+          scores += (scores.empty() ? "" : " + ") + nameOf(query) + " " +
+                    nameOf(keys) + "^T";
+        line(op.getResult(), "softmax(" + scores + ") " +
+                                 nameOf(op.getValues()) +
+                                 (op.getOwn() ? ", j <= i" : ", j < i"));
       })
       .Case<OutputOp>([&](OutputOp op) {
         out << "//   outputs: from " << namesOf(op.getIns()) << "\n";

@@ -430,7 +430,7 @@ void Derivation::deriveCarry(StateChain &chain) {
 //===----------------------------------------------------------------------===//
 
 void Derivation::deriveAppend(ListChain &list) {
-  named("L", list.append.getLoc());
+  b.setLoc(list.append.getLoc()); // The name of the state.
   Value &L = states[list.append.getList()];
   L = chunk::AppendOp::create(b, L.getType(), L, appended[list.append],
                               loop.getInductionVar(), function.getArgument(0));

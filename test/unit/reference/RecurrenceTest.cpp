@@ -206,3 +206,61 @@ TEST(Expressions, SeeLocalsOfEveryShape) {
                       {1, 2, 1, 2}, {3, -4, 3, -4}, {5, 6, 5, 6}, {1, 0.5}),
             (Values{-130, -156, -65, -78}));
 }
+
+//===----------------------------------------------------------------------===//
+// Growing states
+//===----------------------------------------------------------------------===//
+
+TEST(Growing, AttendsToEveryRowSoFar) {
+  auto run = [](const std::string &body, Values past, Values q, Values k,
+                Values v, Values *list) {
+    Spec spec("layer t() {\n  input q, k, v : [2] f32\n"
+              "  state A, B : [*, 2] f32\n" +
+              body + "\n}\n");
+    EXPECT_TRUE(spec.layer) << spec.messages();
+    std::vector<Values> inputs = {std::move(q), std::move(k), std::move(v)};
+    int64_t tokens = int64_t(inputs[0].size() / 2);
+    Values A = past, B = past, out(size_t(2 * tokens), NAN);
+    A.resize(past.size() + size_t(2 * tokens), NAN);
+    B.resize(A.size(), NAN);
+    reference::Head head;
+    head.tokens = tokens;
+    head.past = int64_t(past.size() / 2);
+    for (const Values &input : inputs)
+      head.inputs.push_back(input);
+    head.states = {A, B};
+    head.outputs = {out};
+    reference::run(*spec.layer, head);
+    if (list)
+      *list = B;
+    return out;
+  };
+  const std::string grow = "A = append(A, k)\nB = append(B, v)\n";
+  const std::string attend = "output o : [2] f32 = attend(q, A, B)\n";
+  double e = std::exp(1.0);
+  Values list;
+  // Keys (1, 0), (0, 1); the second query is the second key.
+  Values after =
+      run(grow + attend, {}, {1, 0, 0, 1}, {1, 0, 0, 1}, {3, 5, 7, 9}, &list);
+  EXPECT_EQ(list, (Values{3, 5, 7, 9}));
+  EXPECT_EQ(after[0], 3);
+  EXPECT_EQ(after[1], 5);
+  EXPECT_DOUBLE_EQ(after[2], (3 + e * 7) / (1 + e));
+  EXPECT_DOUBLE_EQ(after[3], (5 + e * 9) / (1 + e));
+  // Before the token's own row: of nothing it is 0.
+  EXPECT_EQ(
+      run(attend + grow, {}, {1, 0, 0, 1}, {1, 0, 0, 1}, {3, 5, 7, 9}, nullptr),
+      (Values{0, 0, 3, 5}));
+  // Rows that were there before.
+  Values more = run(grow + attend, {1, 0}, {0, 1}, {0, 1}, {7, 9}, &list);
+  EXPECT_EQ(list, (Values{1, 0, 7, 9}));
+  EXPECT_DOUBLE_EQ(more[0], (1 + e * 7) / (1 + e));
+  // Large scores: the largest is taken off before the exponential.
+  EXPECT_EQ(run(grow + attend, {}, {800, 0, 0, 800}, {1, 0, 0, 1}, {3, 5, 7, 9},
+                nullptr),
+            (Values{3, 5, 7, 9}));
+  // Two pairs of a query and keys.
+  Values two = run(grow + "output o : [2] f32 = attend(q, A, 2 * q, A, B)\n",
+                   {}, {1, 0, 0, 1}, {1, 0, 0, 1}, {3, 5, 7, 9}, nullptr);
+  EXPECT_DOUBLE_EQ(two[2], (3 + e * e * e * 7) / (1 + e * e * e));
+}
