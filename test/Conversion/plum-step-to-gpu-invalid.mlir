@@ -54,3 +54,13 @@ assoc.layer @many args [#assoc.arg<state "a">, #assoc.arg<state "b">, #assoc.arg
 ^bb0(%a: !S, %b: !S, %c: !S, %d: !S, %e: !S, %f: !S, %g: !S, %h: !S, %i: !S, %j: !S, %k: !S):
   assoc.yield %a, %b, %c, %d, %e, %f, %g, %h, %i, %j, %k : !S, !S, !S, !S, !S, !S, !S, !S, !S, !S, !S
 }
+
+// -----
+
+// expected-error @below {{'assoc.layer' op has growing state 1, which has no step kernel for a GPU}}
+assoc.layer @list args [#assoc.arg<input "x">, #assoc.arg<state "L">] outputs ["o"] {
+^bb0(%x: vector<8xf32>, %L: !assoc.list<8, f32>):
+  %L1 = assoc.append %L, %x : !assoc.list<8, f32>
+  %o = assoc.attend(%x) keys(%L1 : !assoc.list<8, f32>) values(%L1 : !assoc.list<8, f32>) : vector<8xf32>
+  assoc.yield %o, %L1 : vector<8xf32>, !assoc.list<8, f32>
+}

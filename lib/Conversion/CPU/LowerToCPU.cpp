@@ -34,8 +34,8 @@ struct LowerToCPUPass : public plum::impl::LowerToCPUPassBase<LowerToCPUPass> {
     // another layout for this one would go unnoticed.
     for (auto layer : module.getOps<assoc::LayerOp>())
       for (BlockArgument state : layer.argumentsOf(assoc::Role::State))
-        if (cast<assoc::StateType>(state.getType()).getLayout() !=
-            assoc::Layout::KV) {
+        if (auto type = dyn_cast<assoc::StateType>(state.getType());
+            type && type.getLayout() != assoc::Layout::KV) {
           layer.emitOpError()
               << "expects states in layout kv, got " << state.getType();
           return signalPassFailure();

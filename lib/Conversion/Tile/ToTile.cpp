@@ -126,7 +126,14 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
       if (!function->hasAttr(kChunkAttr))
         continue;
       std::string why;
-      FailureOr<Graph> graph = analyse(function, why);
+      bool grows = llvm::any_of(function.getArgumentTypes(), [](Type type) {
+        return isa<assoc::ListType>(type);
+      });
+      FailureOr<Graph> graph = failure();
+      if (grows)
+        why = "a state that grows";
+      else
+        graph = analyse(function, why);
       if (succeeded(graph))
         why = unsupported(*graph);
       Schedule schedule;
