@@ -380,8 +380,9 @@ Manifest Compilation::manifest() {
     tensor.name = symbol->name;
     if (symbol->shape.kind == frontend::Shape::Matrix)
       tensor.shape = {symbol->shape.rows, symbol->shape.cols};
-    else if (symbol->shape.kind == frontend::Shape::Row)
+    else if (symbol->shape.kind != frontend::Shape::Scalar)
       tensor.shape = {symbol->shape.cols};
+    tensor.grows = symbol->shape.kind == frontend::Shape::List;
     tensor.declared = symbol->dtype;
     tensor.dtype =
         options.precision == Precision::F32 ? DType::F32 : symbol->dtype;

@@ -38,6 +38,8 @@ DeviceModel plum::tuning::gpuDevice(const std::string &target) {
 StateSize plum::tuning::stateSize(const Manifest &manifest) {
   StateSize size;
   for (const ManifestTensor &state : manifest.states) {
+    if (state.grows)
+      continue;
     size.count += 1;
     int64_t k = state.shape.empty() ? 1 : state.shape[0];
     int64_t v = state.shape.size() < 2 ? 1 : state.shape[1];
@@ -68,21 +70,37 @@ constexpr double cpuFlopsPerUs = 17.5e3, cpuStepInL1 = 32e3,
                  cpuTokenUs = 0.1; // Rows and loops, whatever their length.
 constexpr int64_t l1Bytes = 32 << 10;
 
+/// What attends to a growing state costs: a token sees half of the sequence's
+/// rows as a rule, and a chunk gathers them once for all of its tokens.
+double listsUs(const LayerFacts &facts, const TuningSchedule &schedule,
+               const TuningShape &shape) {
+  double width = 0;
+  for (const ManifestTensor &state : facts.manifest.states)
+    width += state.grows ? double(state.elements()) : 0;
+  auto tokens = double(shape.tokens), rows = tokens / 2;
+  if (schedule.form == "step")
+    return tokens * rows * 2 * width / cpuStepInL2;
+  return tokens * rows * 2 * width / cpuFlopsPerUs +
+         double(ceilDiv(shape.tokens, schedule.chunk)) * rows * 4 * width /
+             cpuBytesPerUs;
+}
+
 double cpuUs(const LayerFacts &facts, const TuningSchedule &schedule,
              const TuningShape &shape) {
   Flops flops = flopsOf(facts, schedule.chunk);
   StateSize size = stateSize(facts.manifest);
   auto tokens = double(shape.tokens);
   int64_t bytes = size.k * size.v * 4;
+  double lists = listsUs(facts, schedule, shape);
   if (schedule.form == "step")
-    return tokens *
-           (cpuTokenUs +
-            flops.step / (bytes <= l1Bytes ? cpuStepInL1 : cpuStepInL2));
+    return lists + tokens * (cpuTokenUs + flops.step / (bytes <= l1Bytes
+                                                            ? cpuStepInL1
+                                                            : cpuStepInL2));
   auto chunks = double(ceilDiv(shape.tokens, schedule.chunk));
   double perToken =
       cpuTokenUs + (flops.states + flops.pairs + flops.inverse) / cpuFlopsPerUs;
-  return chunks * (double(schedule.chunk) * perToken +
-                   cpuPasses * double(bytes) / cpuBytesPerUs);
+  return lists + chunks * (double(schedule.chunk) * perToken +
+                           cpuPasses * double(bytes) / cpuBytesPerUs);
 }
 
 // GPU, a processor: half of what an H200 can do in bf16 is a good kernel; a

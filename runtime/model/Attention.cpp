@@ -95,6 +95,11 @@ Rows Attention::run(const Work &work, const View &q, const View &k,
                     const View &v) const {
   if (work.backend)
     return work.backend->attend(work, *this, q, k, v);
+  if (memory.kernel) {
+    Rows out = memory.run(work, {{q, heads}, {k, heads}, {v, heads}});
+    work.round(out);
+    return out;
+  }
   Rows row(1, cacheWidth());
   for (const Span &span : work.spans)
     for (int64_t t = 0; t < span.length; ++t) {

@@ -17,7 +17,7 @@
 #ifndef PLUM_RUNTIME_MODEL_ATTENTION_H
 #define PLUM_RUNTIME_MODEL_ATTENTION_H
 
-#include "runtime/model/States.h"
+#include "runtime/model/Memory.h"
 
 namespace plum::model {
 
@@ -26,6 +26,9 @@ struct Attention {
   int64_t keyDim = 0, valueDim = 0;
   float scale = 1;
   int64_t state = 0; ///< Growing, rows [groups * keyDim | groups * valueDim].
+  /// docs/layers/attention.plum on this very state, where each head has keys of
+  /// its own; without a kernel (on a GPU) and for shared keys, what is here.
+  MemoryLayer memory = {};
 
   int64_t cacheWidth() const { return groups * (keyDim + valueDim); }
   /// q [R, heads * keyDim], k [R, groups * keyDim], v [R, groups * valueDim]

@@ -44,6 +44,10 @@ std::string MemorySpec::key() const {
   return key;
 }
 
+bool MemorySpec::grows() const {
+  return text().find("[*") != std::string_view::npos;
+}
+
 namespace {
 
 class CompiledKernel : public MemoryKernel {
@@ -204,23 +208,56 @@ TensorView MemoryLayer::heading(const void *data, DType type, int64_t count,
 
 void MemoryLayer::addStates(const Work &work, RunArgs &args) const {
   StatePool &pool = *work.states;
-  const std::vector<ManifestTensor> &states = kernel->manifest().states;
-  for (size_t s = 0; s < states.size(); ++s) {
-    auto [rows, cols] = stateExtents(states[s], runtime::StateLayout::KV);
+  int64_t index = state;
+  for (const ManifestTensor &tensor : kernel->manifest().states) {
+    if (tensor.grows) {
+      args.finalStates.emplace_back(); // See addRows.
+      if (work.checkpoints)
+        args.snapshots.emplace_back();
+      continue;
+    }
+    auto [rows, cols] = stateExtents(tensor, runtime::StateLayout::KV);
     auto view = [&](float *data, int64_t many) {
       return TensorView{data,
                         DType::F32,
                         {many, heads, rows, cols},
                         {pool.stride(), rows * cols, cols, 1}};
     };
-    int64_t index = state + int64_t(s);
     args.finalStates.push_back(view(pool.fixed(0, index), pool.slots()));
     if (work.checkpoints)
       args.snapshots.push_back(
           view(pool.checkpoint(0, 0, index), pool.checkpoints()));
+    ++index;
   }
+  bool fixed = index > state;
+  if (!fixed)
+    args.finalStates = args.snapshots = {};
   args.initialStates = args.finalStates;
-  args.snapshotEvery = work.checkpoints ? 1 : 0;
+  args.snapshotEvery = fixed && work.checkpoints ? 1 : 0;
+}
+
+void MemoryLayer::addRows(const Work &work, RunArgs &args) const {
+  if (growing < 0)
+    return;
+  int64_t width = work.states->shape().growing[size_t(growing)].width;
+  std::vector<float *> rows;
+  for (const Span &span : work.spans) {
+    void *room = work.states->extend(span.slot, growing, span.length);
+    if (!room)
+      throw std::bad_alloc();
+    rows.push_back(static_cast<float *>(room));
+  }
+  int64_t offset = 0;
+  for (const ManifestTensor &tensor : kernel->manifest().states) {
+    if (!tensor.grows)
+      continue;
+    std::vector<plum_rows> &places = args.growingRows.emplace_back();
+    for (float *first : rows)
+      places.push_back({first + offset, width * int64_t(sizeof(float))});
+    args.growingHeadStride.push_back(tensor.elements() *
+                                     int64_t(sizeof(float)));
+    offset += heads * tensor.elements();
+  }
 }
 
 Rows MemoryLayer::run(const Work &work, std::span<const Input> inputs) const {
@@ -240,18 +277,23 @@ Rows MemoryLayer::run(const Work &work, std::span<const Input> inputs) const {
   args.outputs.push_back(
       heading(out.row(0), DType::F32, count, out.width, out.width, heads));
   addStates(work, args);
-  std::vector<int64_t> cuts{0}, slots;
+  addRows(work, args);
+  std::vector<int64_t> cuts{0}, slots, past;
+  double size = 0; // Elements that all tokens meet, of a head.
   for (const Span &span : work.spans) {
     cuts.push_back(span.begin + span.length);
     slots.push_back(span.slot);
+    past.push_back(span.past);
+    for (const ManifestTensor &tensor : kernel->manifest().states)
+      size += double(tensor.elements()) * double(span.length) *
+              (tensor.grows ? double(span.past + span.length) : 1);
   }
   args.cuSeqlens = {cuts.data(), DType::I64, int64_t(cuts.size())};
-  args.slots = {slots.data(), DType::I64, int64_t(slots.size())};
-
-  double size = 0;
-  for (const ManifestTensor &tensor : kernel->manifest().states)
-    size += double(tensor.elements());
-  bool small = size * double(heads) * double(count) < 2e5;
+  if (!args.finalStates.empty())
+    args.slots = {slots.data(), DType::I64, int64_t(slots.size())};
+  if (growing >= 0)
+    args.past = {past.data(), DType::I64, int64_t(past.size())};
+  bool small = size * double(heads) < 2e5;
   if (Status status = kernel->run(args, small ? 1 : work.threads()); !status)
     work.fail(status.error());
   return out;

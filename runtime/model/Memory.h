@@ -30,6 +30,8 @@ struct MemorySpec {
 
   std::string_view text() const; ///< The spec.
   std::string key() const;       ///< "kda.K128.V128": its folder in a bundle.
+  /// It has growing states, which have kernels on the CPU only.
+  bool grows() const;
   bool operator==(const MemorySpec &) const = default;
 };
 
@@ -53,6 +55,9 @@ struct MemoryLayer {
   int64_t heads = 0;
   std::vector<Vector> params; ///< [heads * d] each, in the spec's order.
   int64_t state = 0;          ///< First index in the StateLayout.
+  /// Index of the growing state that holds all of the layer's: a token's row is
+  /// [heads * d] of each, one after the other. -1: there is none.
+  int64_t growing = -1;
 
   /// A per-token input [R, heads * d]; fewer heads are shared.
   struct Input {
@@ -75,8 +80,10 @@ struct MemoryLayer {
   int64_t outputWidth() const {
     return heads * kernel->manifest().outputs[0].elements();
   }
-  /// Sets the states, initial and final, to those of the pool.
+  /// Sets the states of fixed size, initial and final, to those of the pool.
   void addStates(const Work &work, runtime::RunArgs &args) const;
+  /// Makes room for the spans' rows in the growing states and says where.
+  void addRows(const Work &work, runtime::RunArgs &args) const;
 };
 
 } // namespace plum::model

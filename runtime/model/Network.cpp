@@ -19,11 +19,18 @@ MemoryLayer Build::memory(const MemorySpec &spec, const std::string &name,
   layer.heads = heads;
   layer.params = std::move(params);
   layer.state = int64_t(states.fixed.size());
+  int64_t width = 0;
   for (const runtime::ManifestTensor &state : layer.kernel->manifest().states) {
+    if (state.grows) {
+      width += heads * state.elements();
+      continue;
+    }
     std::vector<int64_t> shape{heads};
     shape.insert(shape.end(), state.shape.begin(), state.shape.end());
     states.addFixed(name + "." + state.name, std::move(shape));
   }
+  if (width > 0)
+    layer.growing = states.addGrowing(name, width);
   return layer;
 }
 

@@ -8,8 +8,9 @@
 //   x = wte[id] + wpe[position]
 //   x += attention(LN(x));  x += W2 gelu(W1 LN(x))
 //
-// Its memory is the list of all keys and values so far. The checkpoint stores
-// weights as [in, out]; released files leave out the prefix "transformer.".
+// Its memory is the list of all keys and values so far, docs/layers/attention.
+// The checkpoint stores weights as [in, out]; released files leave out the
+// prefix "transformer.".
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,6 +61,7 @@ struct Layer {
 class Gpt2 : public Network {
 public:
   explicit Gpt2(const Config &config);
+  std::vector<MemorySpec> memories() const override { return {spec}; }
   void load(Build &build) override;
   Rows forward(const Work &work, Rows x) const override;
 
@@ -67,6 +69,7 @@ private:
   int64_t heads, inner;
   float eps;
   bool scaled, scaledByLayer, tied;
+  MemorySpec spec;
   Activation act;
 
   Matrix places; ///< wpe [positions, hidden].
@@ -96,6 +99,8 @@ Gpt2::Gpt2(const Config &config) {
     config.error("n_head", "is " + std::to_string(heads) +
                                ", which does not divide n_embd = " +
                                std::to_string(hidden));
+  else
+    spec = {"attention", {{"K", hidden / heads}, {"V", hidden / heads}}};
 }
 
 void Gpt2::load(Build &build) {
@@ -120,8 +125,12 @@ void Gpt2::load(Build &build) {
                  scaled ? 1 / std::sqrt(float(dim)) : 1.0f};
     if (scaledByLayer)
       attention.scale /= float(l + 1);
+    Vector scale(size_t(heads), attention.scale);
+    attention.memory = build.memory(spec, name + "cache", heads, {scale});
     attention.state =
-        build.states.addGrowing(name + "cache", attention.cacheWidth());
+        attention.memory.kernel
+            ? attention.memory.growing
+            : build.states.addGrowing(name + "cache", attention.cacheWidth());
   }
   load.prefix = root;
   final = Norm(load, "ln_f", hidden, eps);

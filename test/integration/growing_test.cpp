@@ -167,9 +167,11 @@ void GrowingRun::reference() {
 struct Storage {
   std::vector<char> bytes;
   TensorView view;
+  bool headsFirst;
 
   Storage(const GrowingRun::Value &value, DType dtype, int64_t heads,
-          int64_t capacity, bool headsFirst, double around = nan) {
+          int64_t capacity, bool headsFirst, double around = nan)
+      : headsFirst(headsFirst) {
     int64_t d = value.d, wide = d + 3;
     bytes.resize(size_t((capacity + 2) * heads * wide) * byteSize(dtype));
     for (size_t i = 0; i < bytes.size() / byteSize(dtype); ++i)
@@ -194,9 +196,8 @@ struct Storage {
                           value.data[size_t((h * value.rows + row) * d + c)]);
   }
   int64_t offset(int64_t head, int64_t row, int64_t c) const {
-    bool first = view.shape[2] != 0 && view.stride[1] > view.stride[2];
-    return head * view.stride[first ? 1 : 2] +
-           row * view.stride[first ? 2 : 1] + c;
+    return head * view.stride[headsFirst ? 1 : 2] +
+           row * view.stride[headsFirst ? 2 : 1] + c;
   }
 };
 

@@ -23,10 +23,10 @@ namespace plum::reference {
 /// T * d, K * V (or d; of a growing state (past + T) * d) and T * d.
 struct Head {
   int64_t tokens = 0;
-  int64_t past = 0; ///< Rows in the growing states before the first token.
   std::vector<std::span<const double>> params, inputs;
   std::vector<std::span<double>> states;  ///< In: initial; out: final.
   std::vector<std::span<double>> outputs; ///< Unrounded.
+  int64_t past = 0; ///< Rows in the growing states before the first token.
 };
 
 /// Runs the recurrence over `head.tokens` tokens.

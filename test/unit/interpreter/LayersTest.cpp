@@ -40,7 +40,7 @@ protected:
 
 INSTANTIATE_TEST_SUITE_P(
     All, ShippedLayers,
-    testing::Combine(testing::Values("deltanet", "deltaproduct",
+    testing::Combine(testing::Values("attention", "deltanet", "deltaproduct",
                                      "gated_deltanet", "gdn2", "gla", "kda",
                                      "kda_k3", "linear_attention", "mamba2",
                                      "retnet", "rwkv7"),

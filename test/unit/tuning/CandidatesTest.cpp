@@ -94,6 +94,24 @@ TEST(TuningCandidates, Work) {
   EXPECT_EQ(plan.candidates[0].schedule.text(), "step");
 }
 
+TEST(TuningCandidates, ListsOfManyRowsAreForChunks) {
+  LayerFacts facts = sampleFacts(128, 128, "cpu");
+  ManifestTensor list = {"keys", {64}, DType::F32, DType::F32};
+  list.grows = true;
+  facts.manifest.states = {list, list};
+  facts.erases = facts.writes = 0;
+  EXPECT_EQ(planFor(facts, {1, 1, 8}).candidates[0].schedule.text(), "step");
+  EXPECT_EQ(planFor(facts, {1, 4096, 8}).candidates[0].schedule.form, "chunk");
+  // Twice the tokens, four times the work.
+  auto ms = [&](int64_t tokens) {
+    TuningSchedule chunk;
+    chunk.form = "chunk";
+    chunk.chunk = 64;
+    return estimateMs(facts, chunk, {1, tokens, 8}, cpuDevice("x86-64-v4", 2));
+  };
+  EXPECT_GT(ms(8192), 3.5 * ms(4096));
+}
+
 TEST(TuningCandidates, WavesCountCtasPerProcessor) {
   DeviceModel device = gpuDevice("sm_90a");
   KernelNeeds needs;
