@@ -102,7 +102,7 @@ public:
                                  size_t(list.final.d) * sizeof(float), &more) ||
           __builtin_add_overflow(bytes, more, &bytes) ||
           __builtin_add_overflow(bytes, size_t(64), &bytes))
-        return std::numeric_limits<int64_t>::max();
+        return std::numeric_limits<size_t>::max();
     }
     return bytes;
   }

@@ -20,7 +20,7 @@ using namespace plum::runtime;
 namespace fs = llvm::sys::fs;
 
 static std::string shapeText(const ManifestTensor &tensor) {
-  std::string text = "[";
+  std::string text = tensor.grows ? "[*" : "[";
   for (int64_t d : tensor.shape)
     text += (text.size() > 1 ? ", " : "") + std::to_string(d);
   return text + "] " + std::string(name(tensor.dtype));
@@ -88,7 +88,11 @@ std::string plum::bundleHeader(const Manifest &m) {
   };
   list("params", m.params);
   list("inputs", m.inputs);
-  list("states", m.states);
+  std::vector<ManifestTensor> fixed, growing;
+  for (const ManifestTensor &state : m.states)
+    (state.grows ? growing : fixed).push_back(state);
+  list("states", fixed);
+  list("growing", growing);
   list("outputs", m.outputs);
   out << " */\n#ifndef " << guard << "\n#define " << guard << "\n\n#include \""
       << abiHeader(m) << "\"\n\n";
