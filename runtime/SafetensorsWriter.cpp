@@ -105,10 +105,11 @@ Status writeSafetensors(AtomicFile &file,
   Json header = Json::object();
   int64_t offset = 0;
   auto bytes = [](const TensorToWrite &tensor) {
-    int64_t product = int64_t(byteSize(tensor.dtype));
+    // Unsigned: beside a 0, other extents may be of any size.
+    uint64_t product = byteSize(tensor.dtype);
     for (int64_t extent : tensor.shape)
-      product *= extent;
-    return product;
+      product *= uint64_t(extent);
+    return int64_t(product);
   };
   for (const TensorToWrite &tensor : tensors) {
     int64_t end = offset + bytes(tensor);

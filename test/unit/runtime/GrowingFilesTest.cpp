@@ -7,6 +7,7 @@
 
 #include "ToyAttention.h"
 
+#include "runtime/Inputs.h"
 #include "runtime/LayerIO.h"
 
 #include <nlohmann/json.hpp>
@@ -226,6 +227,70 @@ TEST_F(GrowingFilesTest, BadFiles) {
   EXPECT_EQ(error(), "tensor 'keys' is missing, expected F32 [P,H,L,4], the "
                      "pool that 'slots' index\nnote: layer 'toy_attention' "
                      "declares it\n");
+}
+
+TEST_F(GrowingFilesTest, AnyShapesAreAnErrorOrARun) {
+  Result<Bundle> bundle = Bundle::open(dir / "toy");
+  ASSERT_TRUE(bundle) << bundle.error().str();
+  Executor executor(*bundle);
+  uint32_t count = 0;
+  auto pick = [&](std::initializer_list<int64_t> from) {
+    return from.begin()[portableHash(1, 1, count++) % from.size()];
+  };
+  auto numbers = [&](const std::string &name) {
+    std::vector<int64_t> values(size_t(pick({0, 1, 2, 2, 3})));
+    for (int64_t &value : values)
+      value = pick({0, 0, 1, 1, 2, -1, 3, 8, int64_t(1) << 62});
+    int64_t first = name == "cu_seqlens" ? 0 : pick({0, 1, 2});
+    if (!values.empty())
+      values[0] = first;
+    file.set(name, DType::I64, {int64_t(values.size())}, values);
+  };
+  int runs = 0, errors = 0;
+  for (int i = 0; i < 300; ++i) {
+    file = attentionFile(tensors);
+    int64_t slots = pick({1, 1, 1, 2, 3, 0}), heads = pick({2, 2, 2, 2, 1, 0});
+    int64_t rows = pick({0, 1, 2, 3, int64_t(1) << 60});
+    for (const auto &[name, d] : {std::pair("keys", K), {"values", V}}) {
+      std::vector<int64_t> shape{slots, heads, rows, d};
+      if (pick({0, 0, 0, 0, 0, 0, 0, 1}))
+        shape[size_t(pick({0, 1, 2, 3}))] = pick({0, 1, 2, int64_t(1) << 61});
+      // A file holds what it says, so large sizes go with a 0.
+      if (shape[2] > 8 || shape[1] > 8 || shape[0] > 8 || shape[3] > 8)
+        shape[shape[0] > 8 ? 1 : 0] = 0;
+      int64_t size = 1;
+      for (int64_t extent : shape)
+        size = extent == 0 || size == 0 ? 0 : size * extent;
+      file.set(name, DType::F32, shape, std::vector<float>(size_t(size)));
+    }
+    file.set("z", DType::F32, {slots, heads, K},
+             std::vector<float>(size_t(slots * heads * K)));
+    for (const char *name : {"seqlens", "cu_seqlens", "slots"})
+      if (pick({0, 0, 0, 1}))
+        numbers(name);
+    file.write(dir / "in");
+    Result<SafetensorsFile> opened = SafetensorsFile::open(dir / "in");
+    if (!opened)
+      continue;
+    LayerOptions options;
+    options.snapshotEvery = pick({0, 1, 3});
+    if (pick({0, 1}))
+      options.stateDtype = DType::BF16;
+    Result<LayerRun> run = openLayerRun(bundle->manifest(), *opened, options);
+    if (!run) {
+      EXPECT_TRUE(run.error().str().starts_with(dir / "in: error: "));
+      ++errors;
+      continue;
+    }
+    Status status = executor.run(run->args, {.threads = 1});
+    EXPECT_TRUE(status) << status.error().str();
+    Status written = writeSafetensors(
+        dir / "out", layerResult(bundle->manifest(), *run).tensors);
+    EXPECT_TRUE(written) << written.error().str();
+    ++runs;
+  }
+  EXPECT_GT(runs, 30);
+  EXPECT_GT(errors, 30);
 }
 
 TEST_F(GrowingFilesTest, InfoSaysThatTheyGrow) {
