@@ -140,7 +140,12 @@ TEST(Config, MemoriesThatModelsNeed) {
   ASSERT_EQ(specs->size(), 1u);
   EXPECT_EQ((*specs)[0].key(), "kda_k3.K32.V32");
   EXPECT_FALSE((*specs)[0].text().empty());
-  EXPECT_TRUE(memoriesOf(fixturePath("gpt2-a"))->empty());
+  auto lists = memoriesOf(fixturePath("gpt2-a"));
+  ASSERT_TRUE(lists);
+  ASSERT_EQ(lists->size(), 1u);
+  EXPECT_EQ((*lists)[0].layer, "attention");
+  EXPECT_TRUE((*lists)[0].grows());
+  EXPECT_FALSE((*specs)[0].grows());
 }
 
 } // namespace
