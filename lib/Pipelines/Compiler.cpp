@@ -15,6 +15,7 @@
 #include "plum/Emit/EmitAssoc.h"
 #include "plum/Pipelines/Maths.h"
 #include "plum/Pipelines/Phases.h"
+#include "plum/Target/GpuChip.h"
 #include "plum/Target/HostTarget.h"
 #include "plum/Target/NVPTXTarget.h"
 
@@ -182,9 +183,12 @@ static int64_t stepsOf(ModuleOp module) {
 std::vector<int64_t> Compilation::chunks() const {
   if (!options.chunks.empty())
     return options.chunks;
-  // A GPU's chunk has 64 rows, and a row for each update.
-  int64_t size = 64;
-  while (chip && size > 16 && size * steps > 64)
+  // A GPU's chunk has a row for each update.
+  int64_t size = 64, rows = size;
+  for (const frontend::Symbol *state : layer->states)
+    if (state->shape.kind == frontend::Shape::Matrix)
+      rows = std::min(rows, gpuChunkRows(state->shape.rows));
+  while (chip && size > 16 && size * steps > rows)
     size /= 2;
   return {size};
 }

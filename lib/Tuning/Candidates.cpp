@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Candidates.h"
+
+#include "plum/Target/GpuChip.h"
 #include "runtime/Errors.h"
 
 #include <algorithm>
@@ -63,9 +65,13 @@ std::string objection(const LayerFacts &facts, const TuningSchedule &schedule,
            " tokens";
   if (!device.gpu)
     return ""; // Products of decays lose nothing; memory is no limit.
-  if (facts.steps > 1 && schedule.chunk * facts.steps > 64)
+  int64_t K = stateSize(facts.manifest).k, rows = gpuChunkRows(K);
+  if (facts.steps > 1 && schedule.chunk * facts.steps > rows)
     return "rows: " + std::to_string(facts.steps) +
-           " updates a token are as many rows, of 64";
+           " updates a token are as many rows, of " + std::to_string(rows);
+  if (K > 128 && schedule.chunk > rows)
+    return "rows: at most " + std::to_string(rows) + " of key dim " +
+           std::to_string(K);
   double limit = standardLimits(facts.manifest).r / 4;
   if (facts.lowestLogDecay) {
     double loss = decayLoss(schedule.chunk, *facts.lowestLogDecay);

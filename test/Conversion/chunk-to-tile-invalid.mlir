@@ -25,11 +25,11 @@ assoc.layer @only_vector args [#assoc.arg<input "k">, #assoc.arg<input "v">, #as
 
 // -----
 
-!S = !assoc.state<256, 64, kv, f32, f32>
-// expected-warning @below {{no chunk kernels for this layer on a GPU: key dim = 256 (a multiple of 16, at most 128)}}
+!S = !assoc.state<272, 64, kv, f32, f32>
+// expected-warning @below {{no chunk kernels for this layer on a GPU: key dim = 272 (a multiple of 16, at most 256)}}
 // expected-note @below {{the step kernel runs it}}
 assoc.layer @large_key args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<input "v">, #assoc.arg<state "S">] outputs ["o"] {
-^bb0(%q: vector<256xf32>, %k: vector<256xf32>, %v: vector<64xf32>, %S: !S):
+^bb0(%q: vector<272xf32>, %k: vector<272xf32>, %v: vector<64xf32>, %S: !S):
   %S1 = assoc.step %S write keys(%k) values(%v) : !S
   %o = assoc.read %S1 at %q : !S
   assoc.yield %o, %S1 : vector<64xf32>, !S

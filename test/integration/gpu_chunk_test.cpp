@@ -93,6 +93,20 @@ TEST_P(GpuChunk, Ampere) {
   check({GetParam(), {}, 64, "sm_80"}, {1, 130, 1}, 11, true);
 }
 
+// Rows longer than 128 come in chunks of half the tokens.
+TEST_P(GpuChunk, LongKeys) {
+  int64_t chunk = GetParam() == "deltaproduct" ? 16 : 32;
+  for (auto [K, V, target, segments] :
+       {std::tuple(192, 64, "sm_90a", 1), std::tuple(256, 96, "sm_90a", 3),
+        std::tuple(192, 96, "sm_80", 3), std::tuple(256, 64, "sm_80", 1)}) {
+    // Its step kernel, which every bundle has, holds all columns in one block.
+    if (GetParam() == "linear_attention" && K == 256)
+      continue;
+    check({GetParam(), {{"K", K}, {"V", V}}, chunk, target, segments},
+          {1, 110, 1}, 27, true);
+  }
+}
+
 TEST_P(GpuChunk, StatesInBetween) {
   Layer &layer = Layer::get(shippedSpec(GetParam(), {}));
   Data data = activations(layer, {2, 200, 1}, 15);

@@ -38,6 +38,12 @@ const GpuChip *gpuChipFor(int major, int minor);
 /// "sm_80, sm_90a", for messages.
 std::string gpuChipNames();
 
+/// The most rows (updates) of a chunk for a key dim K: beside a long state,
+/// registers and shared memory have room for half as many.
+constexpr int64_t gpuChunkRows(int64_t keyDim) {
+  return keyDim > 128 ? 32 : 64;
+}
+
 } // namespace plum
 
 #endif // PLUM_TARGET_GPUCHIP_H

@@ -22,8 +22,10 @@
 // and leaves each S_s where B_s was, for the scan of segment s + 1 to start
 // from. Columns of S do not meet: a CTA has 8 of them. A thread has 4 rows k
 // and an eighth of the sum over k', for all 8 columns; the eighths meet in
-// shared memory. While one M is multiplied with, the next is on its way. With
-// a diagonal there is no sum: a thread has 4 rows k of one column.
+// shared memory. While one M is multiplied with, the next is on its way, if K
+// is at most 128: more of it does not fit into the registers, and is loaded
+// where it is used. With a diagonal there is no sum: a thread has 4 rows k of
+// one column.
 //
 //===----------------------------------------------------------------------===//
 
@@ -120,7 +122,8 @@ KernelShape plum::gpu::emitCombine(Ptx &p, const Segment &segment) {
   KernelShape shape;
   shape.threads = 2 * K;
   shape.sharedBytes = sums + 8 * columns * pitch;
-  shape.ctasPerSM = p.chip.hopper() ? 2 : 1;
+  const bool ahead = K <= 128;
+  shape.ctasPerSM = p.chip.hopper() && ahead ? 2 : 1;
 
   Type f32 = p.getF32Type(), four = p.vec(f32, 4);
   // Rows 4 group ... of M; as an eighth of the sum and, later, as a column.
@@ -149,27 +152,38 @@ KernelShape plum::gpu::emitCombine(Ptx &p, const Segment &segment) {
 
     Value last = p.sub(segments, p.i32(2));
     p.loop(
-        p.i32(1), p.add(last, 1), 1, loadMatrix(matrix),
+        p.i32(1), p.add(last, 1), 1, ahead ? loadMatrix(matrix) : Values(),
         [&](Value s, ValueRange m) -> Values {
           Value offset = p.mul(p.toI64(s), p.i64(step));
           SmallVector<Type> types(m.size(), f32);
-          Values next = p.ifElse(
-              p.lt(s, last), types,
-              [&] { return loadMatrix(p.at(matrix, offset)); },
-              [&] { return Values(m); });
+          Values next;
+          if (ahead)
+            next = p.ifElse(
+                p.lt(s, last), types,
+                [&] { return loadMatrix(p.at(matrix, offset)); },
+                [&] { return Values(m); });
+          Value current = p.at(p.at(matrix, offset), -step);
+          auto row = [&](int64_t i) -> Values {
+            if (ahead)
+              return Values(m.slice(4 * i, 4));
+            return numbers(p.load(four, p.at(current, i * pitch)));
+          };
           Value to = p.at(mine, offset);
           Value end = p.load(four, to); // B.
           SmallVector<Values> sum(columns, Values(4, p.f32(0)));
           Value state = p.at(p.shared(), p.mul(part, eighth * 4));
-          for (int64_t i = 0; i < eighth; i += wide)
+          for (int64_t i = 0; i < eighth; i += wide) {
+            SmallVector<Values> rows;
+            for (int64_t j = 0; j < wide; ++j)
+              rows.push_back(row(i + j));
             for (int64_t c = 0; c < columns; ++c) {
               Value few =
                   p.load(p.vec(f32, wide), p.at(state, c * pitch + i * 4));
               for (int64_t j = 0; j < wide; ++j)
                 for (int64_t k = 0; k < 4; ++k)
-                  sum[c][k] =
-                      p.fma(m[4 * (i + j) + k], p.element(few, j), sum[c][k]);
+                  sum[c][k] = p.fma(rows[j][k], p.element(few, j), sum[c][k]);
             }
+          }
           Value mySums = p.at(p.shared(sums),
                               p.add(p.mul(part, columns * pitch), groupBytes));
           for (int64_t c = 0; c < columns; ++c)

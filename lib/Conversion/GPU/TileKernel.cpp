@@ -371,6 +371,8 @@ KernelShape TileEmitter::emit() {
   } shares{152, 256, 40};
   if (warps > 4)
     shares = {168, 240, 24};
+  else if (scratch.K > 128) // An accumulator of 64 x 256 and its addresses.
+    shares.launch = 168;
   coordinatesScan([&] {
     initBarriers();
     const int64_t producers = !p.chip.hopper() ? 1 : wide ? 4 : 2;

@@ -8,6 +8,7 @@
 #include "ToTile.h"
 
 #include "plum/Conversion/Passes.h"
+#include "plum/Target/GpuChip.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -105,13 +106,14 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
               Twine(most) + ")")
           .str();
     };
-    if (graph.K % 16 || graph.K > 128)
-      return dim("key dim", graph.K, 128);
+    if (graph.K % 16 || graph.K > 256)
+      return dim("key dim", graph.K, 256);
     if (graph.V % 16 || graph.V > 256)
       return dim("value dim", graph.V, 256);
-    // A row for each update.
-    if (graph.chunk % 16 || graph.rows() > 64)
-      return dim("chunk", graph.chunk, 64 / graph.steps);
+    // A row for each update; of long rows, half as many.
+    int64_t rows = gpuChunkRows(graph.K);
+    if (graph.chunk % 16 || graph.rows() > rows)
+      return dim("chunk", graph.chunk, rows / graph.steps);
     for (const Argument &argument : graph.arguments)
       if ((argument.role == "input" || argument.role == "output") &&
           !argument.shape.empty() && !argument.element.isBF16())
