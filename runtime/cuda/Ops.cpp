@@ -93,23 +93,27 @@ Status convolve(const Kernels &kernels, CUstream stream, ConvArgs args,
     return refuse("a convolution needs x, y, states, taps, begins and slots");
   if (args.x.data == args.y.data)
     return refuse("a convolution cannot write over its input");
+  if (bool(args.kept.data) != bool(args.places))
+    return refuse("states that a convolution keeps need places");
   if (args.rows == 0 || args.sequences == 0)
     return Status::ok();
   if (args.slotStride == 0)
     args.slotStride = (args.width - 1) * args.states.stride;
-  args.vectorized = args.channels % kVector == 0 &&
-                    args.slotStride % kVector == 0 && aligned(args.x) &&
-                    aligned(args.y) && aligned(args.states) &&
-                    aligned(args.taps) && aligned(args.bias);
+  args.vectorized =
+      args.channels % kVector == 0 && args.slotStride % kVector == 0 &&
+      aligned(args.x) && aligned(args.y) && aligned(args.states) &&
+      aligned(args.kept) && aligned(args.taps) && aligned(args.bias);
   const int64_t columns =
       across(args.channels, args.vectorized && args.width == 4);
-  if (longest <= 1)
+  if (longest <= 1 && !args.places)
     return kernels.launch(stream, "plum_conv_step", {args.sequences, columns},
                           args);
   if (Status status = kernels.launch(stream, "plum_conv",
                                      {ceilDiv(args.rows, 16), columns}, args);
       !status)
     return status;
+  if (args.places)
+    return kernels.launch(stream, "plum_conv_kept", {args.rows, columns}, args);
   return kernels.launch(stream, "plum_conv_states", {args.sequences, columns},
                         args);
 }

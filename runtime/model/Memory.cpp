@@ -206,34 +206,24 @@ TensorView MemoryLayer::heading(const void *data, DType type, int64_t count,
           {count * stride, stride, d, 1}};
 }
 
-void MemoryLayer::addStates(const Work &work, RunArgs &args) const {
-  StatePool &pool = *work.states;
-  int64_t index = state;
+std::vector<TensorView> MemoryLayer::statesIn(const StatePool &pool,
+                                              float *block,
+                                              int64_t count) const {
+  std::vector<TensorView> views;
+  auto index = size_t(state);
   for (const ManifestTensor &tensor : kernel->manifest().states) {
-    if (tensor.grows) {
-      args.finalStates.emplace_back(); // See addRows.
-      if (work.checkpoints)
-        args.snapshots.emplace_back();
-      continue;
-    }
+    TensorView &view = views.emplace_back();
+    if (tensor.grows)
+      continue; // See addRows.
     auto [rows, cols] = stateExtents(tensor, runtime::StateLayout::KV);
-    auto view = [&](float *data, int64_t many) {
-      return TensorView{data,
-                        DType::F32,
-                        {many, heads, rows, cols},
-                        {pool.stride(), rows * cols, cols, 1}};
-    };
-    args.finalStates.push_back(view(pool.fixed(0, index), pool.slots()));
-    if (work.checkpoints)
-      args.snapshots.push_back(
-          view(pool.checkpoint(0, 0, index), pool.checkpoints()));
-    ++index;
+    view = {block + pool.shape().fixed[index++].offset,
+            DType::F32,
+            {count, heads, rows, cols},
+            {pool.stride(), rows * cols, cols, 1}};
   }
-  bool fixed = index > state;
-  if (!fixed)
-    args.finalStates = args.snapshots = {};
-  args.initialStates = args.finalStates;
-  args.snapshotEvery = fixed && work.checkpoints ? 1 : 0;
+  if (index == size_t(state))
+    views.clear();
+  return views;
 }
 
 void MemoryLayer::addRows(const Work &work, RunArgs &args) const {
@@ -276,7 +266,12 @@ Rows MemoryLayer::run(const Work &work, std::span<const Input> inputs) const {
   Rows out(count, outputWidth());
   args.outputs.push_back(
       heading(out.row(0), DType::F32, count, out.width, out.width, heads));
-  addStates(work, args);
+  args.initialStates = args.finalStates = statesOf(*work.states);
+  if (work.checkpoints) {
+    args.snapshots =
+        statesIn(*work.states, work.states->checkpointBlocks(), count);
+    args.snapshotEvery = args.snapshots.empty() ? 0 : 1;
+  }
   addRows(work, args);
   std::vector<int64_t> cuts{0}, slots, past;
   double size = 0; // Elements that all tokens meet, of a head.

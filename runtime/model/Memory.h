@@ -80,8 +80,13 @@ struct MemoryLayer {
   int64_t outputWidth() const {
     return heads * kernel->manifest().outputs[0].elements();
   }
-  /// Sets the states of fixed size, initial and final, to those of the pool.
-  void addStates(const Work &work, runtime::RunArgs &args) const;
+  /// The states of fixed size in `count` blocks of a pool, from `block` on; a
+  /// growing one is an empty view, and all growing, there are none.
+  std::vector<runtime::TensorView> statesIn(const StatePool &pool, float *block,
+                                            int64_t count) const;
+  std::vector<runtime::TensorView> statesOf(StatePool &pool) const {
+    return statesIn(pool, pool.slotBlocks(), pool.slots());
+  }
   /// Makes room for the spans' rows in the growing states and says where.
   void addRows(const Work &work, runtime::RunArgs &args) const;
 };

@@ -196,7 +196,8 @@ Result<Rows> Model::pass(StatePool &states, std::span<const Piece> pieces,
     work.trace = [&](int64_t layer, const View &rows) {
       options.trace(layer, backend->download(rows));
     };
-  states.begin(spans, options.checkpoints);
+  if (Status status = states.begin(spans, options.checkpoints); !status)
+    return status.error();
   Rows logits = run(work, ids, options.logits);
   states.end(spans, ids);
   if (work.failure)
@@ -210,10 +211,8 @@ Result<Rows> Model::forward(StatePool &states, std::span<const Piece> pieces,
                             const ForwardOptions &options) const {
   if (Status status = check(*net, states, pieces); !status)
     return status.error();
-  if (!backend)
+  if (!backend || options.checkpoints)
     return pass(states, pieces, options);
-  if (options.checkpoints)
-    return Error{"", "roll-backs are for models on the CPU", {}};
   std::vector<Piece> single, longer;
   for (const Piece &piece : pieces)
     (piece.ids.size() == 1 ? single : longer).push_back(piece);

@@ -63,7 +63,8 @@ public:
   /// [rows, vocab], in the order of the pieces. With an error that names an
   /// argument nothing has been touched. A backend runs pieces of one token and
   /// longer ones in a pass each: so it can have kernels for either, and a
-  /// token's result depends on its own piece alone, not on the others.
+  /// token's result depends on its own piece alone, not on the others. With
+  /// checkpoints it runs all tokens as single ones, with the same bits.
   Result<Rows> forward(StatePool &pool, std::span<const Piece> pieces,
                        const ForwardOptions &options = {}) const;
   /// Appends `ids` in forward passes of `chunk` tokens; the last logits row.

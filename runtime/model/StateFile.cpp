@@ -166,7 +166,7 @@ Status StatePool::restore(int64_t slot, const std::string &path) {
   else
     copyBytes(nullptr, block(slot), fixed.data(), bytes);
   sequences[size_t(slot)] = std::move(sequence);
-  kept = {};
+  dropCheckpoints(slot);
   return Status::ok();
 }
 

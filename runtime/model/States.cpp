@@ -48,10 +48,6 @@ Result<StatePool> StatePool::create(const StateLayout &layout, int64_t slots,
   return pool;
 }
 
-float *StatePool::block(int64_t slot) const {
-  return reinterpret_cast<float *>(blocks.data()) + slot * layout->block;
-}
-
 size_t StatePool::elementBytes() const {
   return byteSize(backend ? backend->cacheType() : DType::F32);
 }
@@ -71,6 +67,7 @@ void StatePool::reset(int64_t slot) {
     backend->clear(block(slot), bytes);
   else
     std::memset(block(slot), 0, bytes);
+  dropCheckpoints(slot);
   Sequence &sequence = sequences[size_t(slot)];
   sequence.tokens.clear();
   sequence.growing.resize(layout->growing.size());
@@ -81,6 +78,7 @@ void StatePool::reset(int64_t slot) {
 void StatePool::fork(int64_t from, int64_t to) {
   if (from == to)
     return;
+  dropCheckpoints(to);
   copyBytes(backend, block(to), block(from),
             size_t(layout->block) * sizeof(float));
   sequences[size_t(to)].tokens = sequences[size_t(from)].tokens;
@@ -161,21 +159,46 @@ bool StatePool::writeGrowing(Growth &growth,
   return true;
 }
 
-void StatePool::begin(std::span<const Span> spans, bool checkpoints) {
-  kept = {};
+Status StatePool::begin(std::span<const Span> spans, bool checkpoints) {
+  kept.spans.clear();
+  kept.first.clear();
+  kept.before.clear();
   if (!checkpoints)
-    return;
-  kept.spans.assign(spans.begin(), spans.end());
-  for (const Span &span : spans) {
-    kept.first.push_back(kept.count);
-    kept.count += span.length;
-    const float *now = block(span.slot);
-    kept.before.insert(kept.before.end(), now, now + layout->block);
+    return Status::ok();
+  int64_t tokens = 0;
+  for (const Span &span : spans)
+    tokens += span.length;
+  kept.count = tokens + int64_t(spans.size());
+  size_t bytes = size_t(kept.count * layout->block) * sizeof(float);
+  if (bytes > kept.memory.size() || !kept.memory.data()) {
+    kept.memory = {}; // There may not be room for both.
+    kept.memory = Block(backend, bytes);
+    if (!kept.memory.data())
+      return Error{"",
+                   "no memory for the states after each of " +
+                       std::to_string(tokens) +
+                       " tokens: " + std::to_string(bytes) + " bytes",
+                   {}};
   }
-  kept.blocks.resize(size_t(kept.count * layout->block));
+  kept.spans.assign(spans.begin(), spans.end());
+  int64_t done = 0;
+  for (const Span &span : spans) {
+    auto s = int64_t(kept.first.size());
+    kept.before.push_back(backend ? done + s : tokens + s);
+    kept.first.push_back(backend ? done + s + 1 : done);
+    done += span.length;
+    copyBytes(backend, checkpointBlocks() + kept.before.back() * layout->block,
+              block(span.slot), size_t(layout->block) * sizeof(float));
+  }
+  return Status::ok();
 }
 
 void StatePool::end(std::span<const Span> spans, std::span<const int32_t> ids) {
+  for (size_t s = 0; backend && s < kept.spans.size(); ++s)
+    copyBytes(backend, block(kept.spans[s].slot),
+              checkpointBlocks() +
+                  checkpointAt(s, kept.spans[s].length - 1) * layout->block,
+              size_t(layout->block) * sizeof(float));
   for (const Span &span : spans) {
     auto first = ids.begin() + span.begin;
     std::vector<int32_t> &tokens = sequences[size_t(span.slot)].tokens;
@@ -183,9 +206,10 @@ void StatePool::end(std::span<const Span> spans, std::span<const int32_t> ids) {
   }
 }
 
-float *StatePool::checkpoint(size_t span, int64_t token, int64_t index) {
-  return kept.blocks.data() + (kept.first[span] + token) * layout->block +
-         layout->fixed[size_t(index)].offset;
+void StatePool::dropCheckpoints(int64_t slot) {
+  for (Span &span : kept.spans)
+    if (span.slot == slot)
+      span.slot = -1;
 }
 
 Status StatePool::rollBack(int64_t slot, int64_t count) {
@@ -193,15 +217,13 @@ Status StatePool::rollBack(int64_t slot, int64_t count) {
     return Status::ok();
   Sequence &sequence = sequences[size_t(slot)];
   for (size_t i = 0; i < kept.spans.size(); ++i) {
-    Span &span = kept.spans[i];
+    const Span &span = kept.spans[i];
     int64_t left = int64_t(sequence.tokens.size()) - span.past - count;
     if (span.slot != slot || left < 0 || left >= span.length)
       continue;
-    const float *from =
-        left == 0
-            ? kept.before.data() + int64_t(i) * layout->block
-            : kept.blocks.data() + (kept.first[i] + left - 1) * layout->block;
-    std::copy_n(from, layout->block, block(slot));
+    copyBytes(backend, block(slot),
+              checkpointBlocks() + checkpointAt(i, left - 1) * layout->block,
+              size_t(layout->block) * sizeof(float));
     sequence.tokens.resize(size_t(span.past + left));
     for (Growth &growth : sequence.growing)
       growth.rows = span.past + left;

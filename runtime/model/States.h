@@ -13,8 +13,16 @@
 // program's. Growing states are f32, or what the backend says; files hold f32.
 //
 // A recurrent state has no positions: to drop tokens, a state from before them
-// must have been kept. A forward pass with checkpoints keeps the state after
-// each of its tokens, and rollBack returns to any of these, bit for bit.
+// must have been kept. A forward pass with checkpoints keeps a block of states
+// from before each of its sequences and after each of its tokens, and rollBack
+// returns to any of these, bit for bit. Where they lie among each other:
+//
+//   here          after all tokens of all sequences, then before them: the
+//                 kernels of a CPU write the former as one row of snapshots
+//   on a backend  of each sequence, before it and after each of its tokens: a
+//                 step reads block i and writes block i + 1, so both are the
+//                 same slot of two views, one block apart. The pass leaves
+//                 the pool's own states alone; `end` moves them on
 //
 //===----------------------------------------------------------------------===//
 
@@ -66,8 +74,8 @@ public:
 
   void reset(int64_t slot);
   void fork(int64_t from, int64_t to);
-  /// Drops the last `count` tokens, which must be of the last forward pass of
-  /// this slot and that one with checkpoints.
+  /// Drops the last `count` tokens, which must be of the pool's last forward
+  /// pass and that one with checkpoints.
   Status rollBack(int64_t slot, int64_t count);
   Status save(int64_t slot, const std::string &path) const;
   /// With an error the slot is as before.
@@ -80,9 +88,20 @@ public:
     return block(slot) + layout->fixed[size_t(index)].offset;
   }
   int64_t stride() const { return layout->block; }
-  /// State `index` after the `token`-th token of a span, with checkpoints.
-  float *checkpoint(size_t span, int64_t token, int64_t index);
-  int64_t checkpoints() const { return kept.count; }
+  /// The blocks of all slots.
+  float *slotBlocks() const { return block(0); }
+  /// Blocks of checkpoints, the first and how many; and which of them is from
+  /// after the `token`-th token of a span, or, for -1, from before it.
+  float *checkpointBlocks() const { return floats(kept.memory); }
+  int64_t checkpointCount() const { return kept.count; }
+  int64_t checkpointAt(size_t span, int64_t token) const {
+    return token < 0 ? kept.before[span] : kept.first[span] + token;
+  }
+  /// State `index` there.
+  float *checkpoint(size_t span, int64_t token, int64_t index) const {
+    return checkpointBlocks() + checkpointAt(span, token) * layout->block +
+           layout->fixed[size_t(index)].offset;
+  }
   /// Rows of a growing state, and one more for each row of `rows`.
   View growing(int64_t slot, int64_t index);
   void append(int64_t slot, int64_t index, const View &rows);
@@ -93,7 +112,8 @@ public:
 
   // For Model::forward.
 
-  void begin(std::span<const Span> spans, bool checkpoints);
+  /// With an error there is no memory for checkpoints.
+  Status begin(std::span<const Span> spans, bool checkpoints);
   void end(std::span<const Span> spans, std::span<const int32_t> ids);
 
 private:
@@ -107,12 +127,19 @@ private:
     std::vector<Growth> growing;
   };
   struct Checkpoints {
-    std::vector<Span> spans;
-    std::vector<int64_t> first; ///< Of each span, in blocks.
-    int64_t count = 0;
-    std::vector<float> blocks, before; ///< After each token; before each span.
+    std::vector<Span> spans; ///< Of the pass; none: it had no checkpoints.
+    std::vector<int64_t> first, before; ///< Of each span, in blocks.
+    int64_t count = 0;                  ///< Blocks.
+    Block memory; ///< Stays for the next pass: recorded ones have its address.
   };
-  float *block(int64_t slot) const;
+  static float *floats(const Block &memory) {
+    return reinterpret_cast<float *>(memory.data());
+  }
+  float *block(int64_t slot) const {
+    return floats(blocks) + slot * layout->block;
+  }
+  /// Something else is in the slot now.
+  void dropCheckpoints(int64_t slot);
   size_t elementBytes() const; ///< Of growing states.
   /// Growing rows of a slot as f32, and the other way.
   std::vector<float> readGrowing(int64_t slot, size_t index) const;

@@ -110,6 +110,10 @@ struct ConvArgs {
   const int32_t *begins = nullptr, *slots = nullptr;
   int64_t rows = 0, sequences = 0, channels = 0;
   int64_t slotStride = 0; ///< 0: slots follow each other.
+  /// When present, states stay as they are, and those after row r go to slot
+  /// places[r] of `kept`, which is laid out like `states`.
+  Rows kept = {};
+  const int32_t *places = nullptr;
   int32_t width = 0;
   bool activate = true;    ///< silu, else none.
   bool vectorized = false; ///< Ops.cpp decides.

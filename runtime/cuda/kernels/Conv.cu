@@ -6,7 +6,8 @@
 // A thread has N channels and walks down some rows of a sequence with the last
 // width - 1 inputs in registers. Where a sequence has one new row (decoding),
 // it moves the state on as well; with more, blocks that share a sequence must
-// all have read the state first, so a kernel of its own moves it.
+// all have read the state first, so a kernel of its own moves it. Another keeps
+// the state after every row elsewhere, for a roll-back.
 //
 //===----------------------------------------------------------------------===//
 
@@ -85,12 +86,11 @@ template <int N, int W> struct Channels {
     store<N>(args.y, row, c, y);
   }
 
-  void keep(int64_t s) const {
+  void keep(const Rows &states, int64_t slot) const {
 #pragma unroll
     for (int j = 0; j < W - 1; ++j)
       if (j >= spare)
-        store<N>(args.states, j - spare, args.slots[s] * args.slotStride + c,
-                 window[j]);
+        store<N>(states, j - spare, slot * args.slotStride + c, window[j]);
   }
 };
 
@@ -133,7 +133,16 @@ template <int N, int W> void convStates(const ConvArgs &args) {
     return;
   Channels<N, W> own(args, c);
   own.start(s, length);
-  own.keep(s);
+  own.keep(args.states, args.slots[s]);
+}
+
+template <int N, int W> void convKept(const ConvArgs &args) {
+  int64_t c = channel<N>(), row = blockX(), s = sequenceOf(args, row);
+  if (c >= args.channels || args.places[row] < 0)
+    return;
+  Channels<N, W> own(args, c);
+  own.start(s, row - args.begins[s] + 1);
+  own.keep(args.kept, args.places[row]);
 }
 
 template <int N, int W> void convStep(const ConvArgs &args) {
@@ -144,7 +153,7 @@ template <int N, int W> void convStep(const ConvArgs &args) {
   own.start(s, 0);
   own.row(args.begins[s]);
   if (args.slots[s] >= 0)
-    own.keep(s);
+    own.keep(args.states, args.slots[s]);
 }
 
 } // namespace
@@ -167,6 +176,15 @@ PLUM_KERNEL(plum_conv_states, ConvArgs, 256, 1) {
     convStates<8, 4>(args);
   else
     convStates<1, kMaxConvWidth>(args);
+}
+
+/// Grid: rows, then channels. After plum_conv, in the place of
+/// plum_conv_states.
+PLUM_KERNEL(plum_conv_kept, ConvArgs, 256, 1) {
+  if (args.vectorized && args.width == 4)
+    convKept<8, 4>(args);
+  else
+    convKept<1, kMaxConvWidth>(args);
 }
 
 /// Grid: sequences, of one row each or none, then channels.

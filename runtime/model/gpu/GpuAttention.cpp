@@ -15,8 +15,8 @@ namespace plum::model {
 
 using kernels::Type;
 
-/// Shares that the keys of a single query are cut into. Always as many, so that
-/// sums do not depend on the batch.
+/// Shares that the keys of a query are cut into where tokens are single. Always
+/// as many, so that sums do not depend on the batch.
 static constexpr int32_t decodeSplits = 8;
 
 Type GpuBackend::cacheKind() const {
@@ -47,7 +47,7 @@ std::string GpuBackend::flashFor(int64_t keyDim, int64_t valueDim) const {
       {32, 32}, {64, 64}, {128, 128}, {192, 128}};
   bool there = std::find(std::begin(kernels), std::end(kernels),
                          std::pair(keyDim, valueDim)) != std::end(kernels);
-  if (!there || single || options.compute == Compute::F32)
+  if (!there || stepping || options.compute == Compute::F32)
     return "";
   return "plum_flash_" + std::to_string(keyDim) + "_" +
          std::to_string(valueDim);
@@ -90,8 +90,9 @@ Rows GpuBackend::attendTo(const View &q, int64_t heads, int64_t groups,
   args.keyDim = int32_t(keyDim);
   args.valueDim = int32_t(valueDim);
   args.scale = scale;
-  args.splits = single ? decodeSplits : 1;
-  Rows partial(*this, single ? q.count * heads * args.splits : 0, valueDim + 2);
+  args.splits = stepping ? decodeSplits : 1;
+  Rows partial(*this, stepping ? q.count * heads * args.splits : 0,
+               valueDim + 2);
   args.partial = partial.row(0);
   machine->launch("plum_attend", q.count * heads * args.splits, args);
   if (args.splits > 1)

@@ -18,7 +18,7 @@
 
 namespace plum::model {
 
-/// One token of each of N sequences, in one pool.
+/// So many tokens of each of N sequences, in one pool.
 struct GpuBackend::Pass {
   Tables tables;
   int64_t runs = 0, weightBytes = 0;
@@ -172,6 +172,36 @@ GpuBackend::Resident GpuBackend::weight(const Matrix &matrix) {
 // Passes
 //===----------------------------------------------------------------------===//
 
+/// The lists of Tables for a pass with checkpoints.
+struct GpuBackend::Steps {
+  std::vector<int32_t> after, order, before, places, counting;
+  std::vector<int64_t> rows;
+
+  Steps(const Batch &batch, const StatePool &pool) {
+    int64_t longest = 0;
+    for (const Span &span : batch.spans) {
+      longest = std::max(longest, span.length);
+      counting.push_back(int32_t(counting.size()));
+      for (int64_t t = 0; t < span.length; ++t)
+        after.push_back(int32_t(pool.checkpointAt(counting.size() - 1, t)));
+    }
+    counting.push_back(int32_t(counting.size()));
+    places.resize(batch.ids.size());
+    for (int64_t t = 0; t < longest; ++t) {
+      rows.push_back(0);
+      for (size_t s = 0; s < batch.spans.size(); ++s) {
+        const Span &span = batch.spans[s];
+        if (t >= span.length)
+          continue;
+        places[size_t(span.begin + t)] = int32_t(order.size());
+        order.push_back(int32_t(span.begin + t));
+        before.push_back(int32_t(pool.checkpointAt(s, t - 1)));
+        ++rows.back();
+      }
+    }
+  }
+};
+
 void GpuBackend::fillTables(const Work &work, const Batch &batch,
                             Tables &tables) {
   int64_t rows = int64_t(batch.ids.size()), n = int64_t(batch.spans.size());
@@ -189,15 +219,22 @@ void GpuBackend::fillTables(const Work &work, const Batch &batch,
   std::vector<int32_t> tiles;
   std::vector<uint64_t> keyBegins;
   tables.keyCount = 0;
-  for (int64_t s = 0; s < n && !single; ++s) {
+  for (int64_t s = 0; s < n && !stepping; ++s) {
     const Span &span = batch.spans[size_t(s)];
     for (int64_t t = 0; t < span.length; t += kernels::kFlashQueries)
       tiles.insert(tiles.end(), {int32_t(s), int32_t(span.begin + t)});
     keyBegins.push_back(uint64_t(tables.keyCount));
     tables.keyCount += span.past + span.length;
   }
+  std::optional<Steps> steps;
+  if (work.checkpoints)
+    steps.emplace(batch, *pool);
   for (const auto *list : {&sequence, &begins, &slots, &last, &tiles})
     numbers.insert(numbers.end(), list->begin(), list->end());
+  if (steps)
+    for (const auto *list : {&steps->after, &steps->order, &steps->before,
+                             &steps->places, &steps->counting})
+      numbers.insert(numbers.end(), list->begin(), list->end());
   numbers.resize((numbers.size() + 3) / 4 * 4);
   std::vector<uint64_t> caches;
   for (size_t g = 0; g < pool->shape().growing.size(); ++g)
@@ -229,31 +266,44 @@ void GpuBackend::fillTables(const Work &work, const Batch &batch,
   tables.begins = list += rows;
   tables.slots = list += n + 1;
   tables.last = list += n;
-  tables.tiles = list + n;
+  tables.tiles = list += n;
   tables.tileCount = int64_t(tiles.size()) / 2;
+  if (steps) {
+    tables.after = list += tiles.size();
+    tables.order = list += rows;
+    tables.before = list += rows;
+    tables.places = list += rows;
+    tables.counting = list += rows;
+    tables.stepRows = std::move(steps->rows);
+  }
   tables.caches = reinterpret_cast<const uint64_t *>(tables.block + half);
   tables.keyBegins =
       reinterpret_cast<const int64_t *>(tables.caches + cacheCount);
 }
 
 bool GpuBackend::begin(const Work &work, const Batch &batch) {
-  single = true;
+  bool even = true, alone = true; // As many tokens of each; one of each.
   longest = lastPosition = 0;
   for (const Span &span : batch.spans) {
-    single &= span.length == 1;
+    even &= span.length == batch.spans[0].length;
+    alone &= span.length == 1;
     longest = std::max(longest, span.length);
     lastPosition = std::max(lastPosition, span.past + span.length - 1);
   }
+  stepping = alone || work.checkpoints;
   growRotaryTables();
   spans = batch.spans;
   pool = work.states;
   wanted = batch.logits;
   current = nullptr;
   recording = false;
-  if (single && options.record && !work.trace) {
+  if (stepping && even && options.record && !work.trace) {
     const void *pool =
         work.states->shape().fixed.empty() ? nullptr : work.states->fixed(0, 0);
-    auto key = std::make_tuple(pool, int64_t(batch.spans.size()), int(wanted));
+    const void *checkpoints =
+        work.checkpoints ? work.states->checkpointBlocks() : nullptr;
+    auto key = std::make_tuple(pool, int64_t(batch.spans.size()), wanted,
+                               longest, checkpoints);
     std::unique_ptr<Pass> &pass = passes[key];
     if (!pass)
       pass = std::make_unique<Pass>();
@@ -280,7 +330,7 @@ Rows GpuBackend::end(const Work &work, Rows x, const Matrix &head) {
     work.weightBytes += current->weightBytes;
   } else {
     Rows last;
-    if (wanted == Logits::Last && !single) {
+    if (wanted == Logits::Last && tables->rows != tables->sequences) {
       last = Rows(*this, tables->sequences, x.width);
       kernels::GatherArgs args;
       args.table = rowsOf(x);

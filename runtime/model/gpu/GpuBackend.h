@@ -13,16 +13,19 @@
 //             computes in; MXFP4 stays packed
 //   tables    what kernels look up of a batch: tokens, positions, which row is
 //             of which sequence, slots, addresses of caches; one copy a pass
-//   passes    one token of each of N sequences is a pass that is recorded the
-//             second time and replayed from then on: all that differs is in the
-//             tables
+//   passes    one token of each of N sequences, or as many of each with
+//             checkpoints, is a pass that is recorded the second time and
+//             replayed from then on: all that differs is in the tables
 //
 // Compute f32 is exact f32, to compare with expected values. Compute bf16
 // multiplies in bf16 with f32 sums, keeps caches in bf16, and rounds nothing
 // else.
 //
 // A row's bits depend on its own sequence, not on the others of its batch: the
-// order of a sum never depends on the number of rows.
+// order of a sum never depends on the number of rows. A pass with checkpoints
+// takes the kernels of single tokens for all its rows, so each has the bits
+// that it would have had by itself: to drop drafted tokens is to never have had
+// them, and those that stay are what decoding would have made.
 //
 //===----------------------------------------------------------------------===//
 
@@ -154,7 +157,13 @@ private:
     const int32_t *tiles;
     const int64_t *keyBegins;
     int64_t tileCount = 0, keyCount = 0;
+    /// With checkpoints: the block after each row; then, in the order of steps
+    /// (GpuMemory.cpp), the row of each token and the block before it; the
+    /// token of each row; 0, 1, ... sequences; rows of each step.
+    const int32_t *after, *order, *before, *places, *counting;
+    std::vector<int64_t> stepRows;
   };
+  struct Steps;
   struct Pass;
   struct RotaryTable {
     int64_t dims = 0, positions = 0;
@@ -195,6 +204,9 @@ private:
                    const Activation *act = nullptr);
   /// The rows as dense bf16.
   Rows narrowed(const View &x);
+  /// Row i is row `ids[i]` of x, dense and of another type if need be.
+  Rows gathered(const kernels::Rows &x, const View &shape, const int32_t *ids,
+                DType type);
   const float *
   narrowedOnce(const View &x,
                std::vector<std::pair<const float *, Rows>> &packed);
@@ -225,13 +237,17 @@ private:
   std::unordered_map<const Experts *, std::unique_ptr<ResidentExperts>>
       expertLists;
   std::vector<RotaryTable> rotaryTables;
-  std::map<std::tuple<const void *, int64_t, int>, std::unique_ptr<Pass>>
+  /// By pool, sequences, wanted logits, tokens of each, checkpoints.
+  std::map<std::tuple<const void *, int64_t, Logits, int64_t, const void *>,
+           std::unique_ptr<Pass>>
       passes;
   Tables other;             ///< Of passes that are not recorded.
   Tables *tables = nullptr; ///< Of the pass that runs.
   Pass *current = nullptr;  ///< That can be recorded.
   bool recording = false;
-  bool single = false;                   ///< Every sequence has one token.
+  /// Every row is computed as the single token of a sequence: it is one, or
+  /// the pass has checkpoints.
+  bool stepping = false;
   int64_t longest = 0, lastPosition = 0; ///< Of the batch.
   Logits wanted = Logits::Last;
   std::span<const Span> spans; ///< Of the batch.

@@ -6,11 +6,27 @@
 // A bundle has each memory twice: KEY computes in bf16 (chunks of tokens, and
 // single ones), KEY.f32 in f32, token by token.
 //
+// With checkpoints the state after each token is wanted. Chunk kernels have it
+// only every chunk, and step kernels keep it in registers from a sequence's
+// first token to its last. So a pass of up to n tokens a sequence is n launches
+// of the step kernel, each the very launch that decodes a token: step t takes
+// the t-th token of all sequences that have one, reads its state in the block
+// before that token and leaves the new one in the block after it, which is the
+// next block (States.h). A state's traffic is that of decoding these tokens one
+// after the other; nothing is copied, and the host waits for nothing.
+//
+// A launch's rows lie side by side. Those of one sequence do so anyway, those
+// of several are gathered in the order of steps (first tokens, second tokens,
+// ...), in the same launch that makes them bf16, and outputs are put back:
+//
+//   rows     a0 a1 a2 b0 c0 c1       order of steps   a0 b0 c0  a1 c1  a2
+//   blocks   A a0 a1 a2 B b0 C c0 c1      before it   A  B  C   a0 c0  a1
+//
 //===----------------------------------------------------------------------===//
 
 #include "runtime/cuda/GpuExecutor.h"
 #include "runtime/model/Config.h"
-#include "runtime/model/gpu/Machine.h"
+#include "runtime/model/gpu/GpuBackend.h"
 
 namespace plum::model {
 
@@ -82,7 +98,97 @@ private:
   uint64_t workspaceBytes = 0;
 };
 
+/// Rows of heads on the GPU, of which a launch takes some.
+struct HeadRows {
+  std::byte *data;
+  DType type;
+  int64_t stride, width, heads;
+
+  TensorView part(int64_t first, int64_t count) const {
+    return MemoryLayer::heading(data + first * stride * int64_t(byteSize(type)),
+                                type, count, stride, width, heads);
+  }
+};
+
 } // namespace
+
+Rows GpuBackend::remember(const Work &work, const MemoryLayer &memory,
+                          std::span<const MemoryLayer::Input> inputs) {
+  const Manifest &manifest = memory.kernel->manifest();
+  const bool steps = work.checkpoints, moved = steps && tables->sequences > 1;
+  const int64_t count = inputs[0].rows.count;
+  std::vector<Rows> packed;
+  std::vector<HeadRows> from;
+  for (const MemoryLayer::Input &input : inputs) {
+    const View &rows = input.rows;
+    DType type = manifest.inputs[from.size()].dtype;
+    float *data = rows.data;
+    int64_t stride = rows.stride;
+    if (moved || type == DType::BF16) {
+      packed.push_back(moved ? gathered(rowsOf(rows), rows, tables->order, type)
+                             : narrowed(rows));
+      data = packed.back().row(0);
+      stride = rows.width;
+    }
+    from.push_back({reinterpret_cast<std::byte *>(data), type, stride,
+                    rows.width, input.heads});
+  }
+  RunArgs args;
+  for (const Vector &values : memory.params)
+    args.params.push_back(
+        TensorView::dense(const_cast<float *>(vector(values)), DType::F32, 1, 1,
+                          memory.heads, int64_t(values.size()) / memory.heads));
+  DType type = manifest.outputs[0].dtype;
+  const int64_t width = memory.outputWidth();
+  bool narrow = type == DType::BF16;
+  Rows raw(*this, count, narrow ? (width + 1) / 2 : width);
+  HeadRows to{reinterpret_cast<std::byte *>(raw.row(0)), type, width, width,
+              memory.heads};
+  auto run = [&](int64_t first, int64_t rows) {
+    args.inputs.clear();
+    for (const HeadRows &input : from)
+      args.inputs.push_back(input.part(first, rows));
+    args.outputs = {to.part(first, rows)};
+    machine->run("memory " + manifest.layer,
+                 [&] { return memory.kernel->run(args, 1); });
+  };
+  if (!steps) {
+    args.initialStates = args.finalStates = memory.statesOf(*pool);
+    args.cuSeqlens = {tables->begins, DType::I32, tables->sequences + 1};
+    args.slots = {tables->slots, DType::I32, tables->sequences};
+    run(0, count);
+  } else {
+    const int64_t blocks = pool->checkpointCount() - 1;
+    float *before = pool->checkpointBlocks();
+    args.initialStates = memory.statesIn(*pool, before, blocks);
+    args.finalStates = memory.statesIn(*pool, before + pool->stride(), blocks);
+    int64_t first = 0;
+    for (int64_t rows : tables->stepRows) {
+      args.cuSeqlens = {tables->counting, DType::I32, rows + 1};
+      args.slots = {tables->before + first, DType::I32, rows};
+      run(first, rows);
+      first += rows;
+    }
+  }
+  if (!moved && !narrow)
+    return raw;
+  kernels::Rows result{raw.row(0), width,
+                       narrow ? kernels::Type::BF16 : kernels::Type::F32};
+  View shape{nullptr, count, width, width};
+  if (moved)
+    return gathered(result, shape, tables->places, DType::F32);
+  Rows out(*this, count, width);
+  kernels::ElementwiseArgs copy;
+  copy.op = kernels::Elementwise::Copy;
+  copy.x = result;
+  copy.y = rowsOf(out);
+  copy.rows = count;
+  copy.width = width;
+  machine->run("elementwise", [&] {
+    return cuda::elementwise(machine->kernels(), machine->stream(), copy);
+  });
+  return out;
+}
 
 Result<std::shared_ptr<MemoryKernel>> openGpuMemory(Machine &machine,
                                                     const std::string &bundle,

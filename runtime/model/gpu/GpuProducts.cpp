@@ -6,7 +6,7 @@
 // Sequences that have one token each use kernels of our own, which read a
 // weight once for all of them; longer ones use cuBLASLt. Which of the two does
 // not depend on the number of sequences, so a sequence has the same bits in
-// every batch.
+// every batch. Tokens with checkpoints count as single ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -96,14 +96,14 @@ void GpuBackend::multiply(const Work &, std::span<const Product> products) {
     bool exact = options.compute == Compute::F32;
     bool aligned = p.w->cols % 8 == 0 && p.x.stride % 8 == 0 &&
                    reinterpret_cast<uintptr_t>(p.x.data) % 32 == 0;
-    if (single && !exact && w.kind == WeightKind::BF16 && aligned) {
+    if (stepping && !exact && w.kind == WeightKind::BF16 && aligned) {
       few.push_back(&p);
       continue;
     }
     // cuBLASLt has no algorithm for bf16 rows that do not start on 16 bytes,
     // nor for a gate of one column.
     bool odd = !exact && (p.w->cols % 8 || p.w->rows % 8 || p.y.stride % 4);
-    if (single || odd ||
+    if (stepping || odd ||
         w.kind != (exact ? WeightKind::F32 : WeightKind::BF16)) {
       dots(p.x, w, p.y);
       continue;

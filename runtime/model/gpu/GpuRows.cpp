@@ -1,4 +1,4 @@
-//===- GpuRows.cpp - Norms, gates, convolutions, memories on a GPU --------===//
+//===- GpuRows.cpp - Norms, gates, convolutions on a GPU ------------------===//
 //
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -275,6 +275,12 @@ Rows GpuBackend::convolve(const Work &work, const ShortConv &conv,
   args.sequences = tables->sequences;
   args.channels = conv.channels;
   args.width = int32_t(conv.width);
+  if (work.checkpoints) {
+    args.kept = args.states;
+    args.kept.data = work.states->checkpointBlocks() +
+                     work.states->shape().fixed[size_t(conv.state)].offset;
+    args.places = tables->after;
+  }
   machine->run("convolution", [&] {
     return runtime::cuda::convolve(machine->kernels(), machine->stream(), args,
                                    longest);
@@ -289,50 +295,21 @@ Rows GpuBackend::narrowed(const View &x) {
   return packed;
 }
 
-Rows GpuBackend::remember(const Work &work, const MemoryLayer &memory,
-                          std::span<const MemoryLayer::Input> inputs) {
-  const runtime::Manifest &manifest = memory.kernel->manifest();
-  const int64_t count = inputs[0].rows.count;
-  runtime::RunArgs args;
-  std::vector<Rows> packed;
-  for (const MemoryLayer::Input &input : inputs) {
-    const View &rows = input.rows;
-    bool narrow = manifest.inputs[args.inputs.size()].dtype == DType::BF16;
-    if (narrow)
-      packed.push_back(narrowed(rows));
-    args.inputs.push_back(MemoryLayer::heading(
-        narrow ? packed.back().row(0) : rows.data,
-        narrow ? DType::BF16 : DType::F32, count,
-        narrow ? rows.width : rows.stride, rows.width, input.heads));
-  }
-  for (const Vector &values : memory.params)
-    args.params.push_back(runtime::TensorView::dense(
-        const_cast<float *>(vector(values)), DType::F32, 1, 1, memory.heads,
-        int64_t(values.size()) / memory.heads));
-  Rows out(*this, count, memory.outputWidth());
-  bool narrow = manifest.outputs[0].dtype == DType::BF16;
-  Rows raw = narrow ? Rows(*this, count, (out.width + 1) / 2) : Rows();
-  args.outputs.push_back(MemoryLayer::heading(
-      narrow ? raw.row(0) : out.row(0), narrow ? DType::BF16 : DType::F32,
-      count, out.width, out.width, memory.heads));
-  memory.addStates(work, args);
-  args.cuSeqlens = {tables->begins, DType::I32, tables->sequences + 1};
-  args.slots = {tables->slots, DType::I32, tables->sequences};
-  machine->run("memory " + manifest.layer,
-               [&] { return memory.kernel->run(args, 1); });
-  if (narrow) {
-    kernels::ElementwiseArgs copy;
-    copy.op = Elementwise::Copy;
-    copy.x = {raw.row(0), out.width, kernels::Type::BF16};
-    copy.y = rowsOf(out);
-    copy.rows = count;
-    copy.width = out.width;
-    machine->run("elementwise", [&] {
-      return runtime::cuda::elementwise(machine->kernels(), machine->stream(),
-                                        copy);
-    });
-  }
-  return out;
+Rows GpuBackend::gathered(const kernels::Rows &x, const View &shape,
+                          const int32_t *ids, DType type) {
+  bool narrow = type == DType::BF16;
+  Rows to(*this, shape.count, narrow ? (shape.width + 1) / 2 : shape.width);
+  kernels::GatherArgs args;
+  args.table = x;
+  args.y = {to.row(0), shape.width,
+            narrow ? kernels::Type::BF16 : kernels::Type::F32};
+  args.ids = ids;
+  args.rows = args.tableRows = shape.count;
+  args.width = shape.width;
+  machine->run("gather", [&] {
+    return gather(machine->kernels(), machine->stream(), args);
+  });
+  return to;
 }
 
 } // namespace plum::model

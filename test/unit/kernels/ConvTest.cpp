@@ -112,6 +112,67 @@ TEST(Conv, Decodes) {
   expectConv(decode, 24, 2, Type::F32, false);
 }
 
+// As the sequences' ends, cut off after every row, would leave it; the pool
+// stays as it is.
+TEST(Conv, KeepsTheStateAfterEveryRow) {
+  for (auto [channels, width] : {std::pair(48, 4), {13, 4}, {16, 3}}) {
+    Gpu gpu;
+    std::mt19937 random(12);
+    const std::vector<int32_t> lengths = {5, 0, 1, 2}, pool = {2, 0, -1, 1},
+                               begins = {0, 5, 5, 6, 8},
+                               places = {3, 0, -1, 6, 1, 5, 7, 2};
+    const int64_t past = width - 1, rows = 8;
+    Matrix x(gpu, rows, channels, Type::F32, 8, random),
+        y(gpu, rows, channels, Type::F32),
+        states(gpu, 3 * past, channels, Type::F32, 0, random),
+        kept(gpu, 8 * past, channels, Type::F32, 0, random),
+        taps(gpu, width, channels, Type::F32, 0, random);
+    Matrix before(gpu, 8 * past, channels, Type::F32);
+    for (int64_t r = 0; r < 8 * past; ++r)
+      for (int64_t c = 0; c < channels; ++c)
+        before.set(r, c, float(kept.at(r, c)));
+    Buffer<int32_t> starts(gpu, begins), slots(gpu, pool), to(gpu, places);
+    ConvArgs args;
+    args.x = x;
+    args.y = y;
+    args.states = states;
+    args.kept = kept;
+    args.places = to.data();
+    args.taps = reinterpret_cast<const float *>(taps.buffer.data());
+    args.begins = starts.data();
+    args.slots = slots.data();
+    args.rows = rows;
+    args.sequences = 4;
+    args.channels = channels;
+    args.width = width;
+    std::vector<char> pooled(states.buffer.data(),
+                             states.buffer.data() + 3 * past * channels * 4);
+    EXPECT_OK(convolve(*gpu.kernels, nullptr, args, 5));
+    EXPECT_EQ(0,
+              std::memcmp(pooled.data(), states.buffer.data(), pooled.size()));
+    for (size_t s = 0; s < lengths.size(); ++s)
+      for (int64_t t = 0; t < lengths[s]; ++t)
+        for (int64_t j = 0; j < past; ++j)
+          for (int64_t c = 0; c < channels; ++c) {
+            const int64_t at = t + 1 - past + j;
+            const int64_t place = places[size_t(begins[s] + t)];
+            if (place < 0)
+              continue;
+            double expected = at >= 0 ? x.at(begins[s] + at, c)
+                              : pool[s] < 0
+                                  ? 0
+                                  : states.at(pool[s] * past + at + past, c);
+            ASSERT_EQ(kept.at(place * past + j, c), expected)
+                << "sequence " << s << ", token " << t << ", input " << j;
+          }
+    for (int64_t j = 0; j < past; ++j) // Slot 4 is nobody's.
+      for (int64_t c = 0; c < channels; ++c)
+        ASSERT_EQ(kept.at(4 * past + j, c), before.at(4 * past + j, c));
+    args.places = nullptr;
+    EXPECT_FALSE(convolve(*gpu.kernels, nullptr, args, 5));
+  }
+}
+
 TEST(Conv, RefusesToOverwriteItsInput) {
   Gpu gpu;
   std::mt19937 random(1);

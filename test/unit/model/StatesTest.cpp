@@ -126,6 +126,23 @@ TEST_F(States, ARollBackNeedsCheckpoints) {
   EXPECT_TRUE(pool.rollBack(0, 2));
 }
 
+TEST_F(States, WhatReplacedASequenceCannotBeRolledBack) {
+  auto draft = [&] {
+    pool.reset(0);
+    feed(0, ids(0, 20));
+    feed(1, ids(0, 22));
+    ASSERT_TRUE(pool.save(1, path));
+    feed(0, ids(20, 3), true);
+  };
+  draft();
+  pool.fork(1, 0);
+  EXPECT_FALSE(pool.rollBack(0, 1));
+  pool.reset(1);
+  draft();
+  ASSERT_TRUE(pool.restore(0, path));
+  EXPECT_FALSE(pool.rollBack(0, 1));
+}
+
 TEST_F(States, BadBatchesTouchNothing) {
   int32_t good = 1, bad = 512, negative = -1;
   auto error = [&](std::vector<Piece> pieces) {
