@@ -89,7 +89,7 @@ Result<Model> Model::open(const ModelOptions &options) {
   model.compute = options.compute;
   model.backend = options.backend;
 
-  Build build{Loader(*model.files), *model.layout, {}};
+  Build build{Loader(*model.files), *model.layout, {}, {}};
   for (const MemorySpec &spec : model.net->memories()) {
     if (options.backend && spec.grows())
       continue; // A backend attends by itself.
@@ -105,6 +105,7 @@ Result<Model> Model::open(const ModelOptions &options) {
   if (build.weights.failed())
     return build.weights.take();
   model.bytes = build.weights.bytes();
+  model.heads = std::move(build.heads);
   noteUnused(build.weights.unused(), model.remarks);
   int threads =
       options.threads > 0 ? options.threads : runtime::ThreadPool::available();

@@ -50,6 +50,13 @@ public:
 
   const Network &network() const { return *net; }
   const runtime::Json &config() const { return *json; }
+  /// What a sequence carries.
+  const StateLayout &states() const { return *layout; }
+  /// Heads of each layer with such a memory.
+  std::vector<int64_t> memoryHeads(const MemorySpec &spec) const {
+    auto found = heads.find(spec.key());
+    return found == heads.end() ? std::vector<int64_t>() : found->second;
+  }
   /// What was noticed while reading: tensors that are not used.
   const std::vector<std::string> &notes() const { return remarks; }
   /// Of all weights in memory.
@@ -85,6 +92,7 @@ private:
   std::unique_ptr<runtime::ThreadPool> pool =
       std::make_unique<runtime::ThreadPool>();
   std::unique_ptr<std::vector<runtime::AlignedBuffer>> lanes;
+  std::map<std::string, std::vector<int64_t>> heads; ///< By key of a memory.
   std::vector<std::string> remarks;
   Compute compute = Compute::F32;
   uint64_t identity = 0;

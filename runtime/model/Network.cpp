@@ -17,6 +17,7 @@ MemoryLayer Build::memory(const MemorySpec &spec, const std::string &name,
     return layer;
   layer.kernel = kernel->second;
   layer.heads = heads;
+  this->heads[spec.key()].push_back(heads);
   layer.params = std::move(params);
   layer.state = int64_t(states.fixed.size());
   int64_t width = 0;

@@ -23,6 +23,8 @@ struct Build {
   Loader weights;
   StateLayout &states;
   std::map<std::string, std::shared_ptr<MemoryKernel>> kernels; ///< By key.
+  /// Of each layer that has such a memory, by key.
+  std::map<std::string, std::vector<int64_t>> heads = {};
 
   /// A memory of a layer: `name` is that of its state, params in the spec's
   /// order.

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/tool/Common.h"
+#include "runtime/tool/ModelInfo.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -75,11 +75,17 @@ static int info(const std::string &directory) {
 
 void addInfo(CLI::App &app, int &exitCode) {
   CLI::App *verb = app.add_subcommand("info", "Print what a bundle contains");
-  auto directory = std::make_shared<std::string>();
-  verb->add_option("bundle", *directory, "Directory that 'plum compile' wrote")
+  auto choice = std::make_shared<ModelChoice>();
+  verb->add_option("bundle", choice->path,
+                   "Directory that 'plum compile' wrote, of a layer or a "
+                   "model, or a model directory")
       ->required()
       ->type_name("BUNDLE");
-  verb->callback([directory, &exitCode] { exitCode = info(*directory); });
+  choice->declareDirectory(*verb);
+  verb->callback([choice, &exitCode] {
+    exitCode = ModelChoice::isModel(choice->path) ? modelInfo(*choice)
+                                                  : info(choice->path);
+  });
 }
 
 } // namespace plum::runtime::tool

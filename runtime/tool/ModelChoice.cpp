@@ -23,9 +23,7 @@ void ModelChoice::declare(CLI::App &verb) {
                   "directory, slowly")
       ->required()
       ->type_name("MODEL");
-  verb.add_option("--model-dir", directory,
-                  "Model directory, when it is not where the bundle says")
-      ->type_name("DIR");
+  declareDirectory(verb);
   verb.add_option("--precision", precision,
                   "On the CPU default, robust and f32 are one, and bf16 rounds "
                   "where the models' own code rounds; on a GPU default is bf16")
@@ -36,6 +34,12 @@ void ModelChoice::declare(CLI::App &verb) {
   verb.add_option("--target", target, "Where to run: cpu or cuda")
       ->capture_default_str();
   declareRandomWeights(verb);
+}
+
+void ModelChoice::declareDirectory(CLI::App &verb) {
+  verb.add_option("--model-dir", directory,
+                  "Model directory, when it is not where the bundle says")
+      ->type_name("DIR");
 }
 
 void ModelChoice::declareRandomWeights(CLI::App &verb) {

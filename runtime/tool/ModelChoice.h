@@ -22,6 +22,7 @@ struct ModelChoice {
   bool randomWeights = false;
 
   void declare(CLI::App &verb);
+  void declareDirectory(CLI::App &verb);
   void declareRandomWeights(CLI::App &verb);
   /// Whether `path` is a model or a bundle of one.
   static bool isModel(const std::string &path);
