@@ -1,4 +1,4 @@
 # The files of runtime/cuda/kernels that hold kernels, for the runtime, which has
 # them as PTX, and for their tests, which compile them for the CPU.
-set(PLUM_KERNEL_SOURCES Attend Conv Elementwise Experts Flash Mixture Norms Pack Plan
+set(PLUM_KERNEL_SOURCES Attend Conv Elementwise Experts Flash Latent Mixture Norms Pack Plan
   Products Router Skinny)

@@ -121,6 +121,7 @@ PLUM_KERNEL(plum_attend, AttendArgs, kAttendKeys, 4) {
   }
 }
 
+/// A share without keys has -inf for its largest score, and no sums.
 PLUM_KERNEL(plum_attend_combine, AttendArgs, kAttendKeys, 4) {
   const int head = int(blockX() % args.heads);
   const int64_t row = blockX() / args.heads;
@@ -135,8 +136,8 @@ PLUM_KERNEL(plum_attend_combine, AttendArgs, kAttendKeys, 4) {
   for (int c = threadIndex(); c < args.valueDim; c += kThreads) {
     float value = 0;
     for (int s = 0; s < args.splits; ++s)
-      value += part[s * width + c] *
-               expAccurate(part[s * width + args.valueDim] - largest);
+      if (float most = part[s * width + args.valueDim]; most > -3e38f)
+        value += part[s * width + c] * expAccurate(most - largest);
     value /= sum;
     store<1>(args.y, row, int64_t(head) * args.valueDim + c, &value);
   }

@@ -89,6 +89,18 @@ struct AttendArgs {
 };
 constexpr int kMaxKeyDim = 1024, kMaxValueDim = 512;
 
+/// Latent.cu: heads of a block, keys of a step, parts of a score; bytes from a
+/// row of a tile and of weights to the next, floats of a part's.
+constexpr int kLatentHeads = 32, kLatentKeys = 64, kLatentParts = 4;
+constexpr int latentRow(int columns) { return columns * 2 + 16; }
+constexpr int kLatentWeights = kLatentKeys * 2 + 16;
+constexpr int kLatentPart = kLatentKeys + 8;
+/// Shared memory of such a kernel.
+constexpr int latentBytes(int columns) {
+  return 2 * kLatentKeys * latentRow(columns) +
+         kLatentHeads * (kLatentParts * kLatentPart * 4 + kLatentWeights + 4);
+}
+
 constexpr int kFlashQueries = 64, kFlashKeys = 64; ///< Of a block; of a step.
 
 /// Causal attention of many queries, on bf16 keys and values. A key of head h's

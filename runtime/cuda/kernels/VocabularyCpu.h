@@ -58,6 +58,8 @@ void warpBarrier();
 void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                  uint32_t b1);
 uint32_t transpose(uint32_t x);
+void loadMatrices(uint32_t (&to)[4], const void *row);
+void loadMatricesTransposed(uint32_t (&to)[4], const void *row);
 
 /// Filled with NaN when a block starts.
 char *sharedMemory();

@@ -96,16 +96,35 @@ inline uint32_t transpose(uint32_t x) {
   return y;
 }
 
+inline uint32_t sharedAddress(const void *pointer) {
+  return uint32_t(reinterpret_cast<uintptr_t>(
+      (const __attribute__((address_space(3))) void *)pointer));
+}
+
+/// Of a warp: four 8 by 8 matrices of 16-bit elements from shared memory, lane
+/// 8 m + r with the address of row r of matrix m, 16-byte aligned. Lane 4 g + t
+/// gets columns 2 t, 2 t + 1 of row g of each, or, transposed, of column g rows
+/// 2 t, 2 t + 1.
+inline void loadMatrices(uint32_t (&to)[4], const void *row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
+               "{%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(sharedAddress(row))
+               : "memory");
+}
+inline void loadMatricesTransposed(uint32_t (&to)[4], const void *row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
+               "{%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(sharedAddress(row))
+               : "memory");
+}
+
 /// What a launch has asked for beyond PLUM_SHARED, 16-byte aligned.
 inline char *sharedMemory() {
   extern __attribute__((shared))
   __attribute__((aligned(16))) char plumDynamic[];
   return plumDynamic;
-}
-
-inline uint32_t sharedAddress(const void *pointer) {
-  return uint32_t(reinterpret_cast<uintptr_t>(
-      (const __attribute__((address_space(3))) void *)pointer));
 }
 
 /// 16 bytes to shared memory, later; zeros where there is nothing to copy, when

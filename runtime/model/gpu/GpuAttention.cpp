@@ -94,7 +94,21 @@ Rows GpuBackend::attendTo(const View &q, int64_t heads, int64_t groups,
   Rows partial(*this, stepping ? q.count * heads * args.splits : 0,
                valueDim + 2);
   args.partial = partial.row(0);
-  machine->launch("plum_attend", q.count * heads * args.splits, args);
+  // All heads of a query share what they read of a latent cache, if the kernel
+  // for it takes these sizes.
+  constexpr int64_t latent = 512, whole = 576;
+  const int sharedBytes = kernels::latentBytes(whole);
+  if (stepping && options.compute == Compute::BF16 && groups == 1 &&
+      keyDim == whole && valueDim == latent && valueBegin == 0 &&
+      cacheWidth % 8 == 0 && q.stride % 2 == 0 &&
+      machine->device().sharedBytes >= sharedBytes) {
+    int64_t blocks =
+        (heads + kernels::kLatentHeads - 1) / kernels::kLatentHeads;
+    machine->launch("plum_latent_512_64", q.count * blocks * args.splits, args,
+                    1, sharedBytes);
+  } else {
+    machine->launch("plum_attend", q.count * heads * args.splits, args);
+  }
   if (args.splits > 1)
     machine->launch("plum_attend_combine", q.count * heads, args);
   return out;

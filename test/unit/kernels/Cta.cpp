@@ -265,6 +265,34 @@ uint32_t transpose(uint32_t x) {
   return element(2 * t, g) | element(2 * t + 1, g) << 16;
 }
 
+/// The 16-bit element of a matrix whose rows the lanes have named.
+template <typename Fn> static void matrices(const void *row, Fn each) {
+  const auto address = uint64_t(reinterpret_cast<uintptr_t>(row));
+  const auto *all = exchange({uint32_t(address), uint32_t(address >> 32)});
+  for (int m = 0; m < 4; ++m)
+    each(m, [&](int r, int column) {
+      const uint32_t *words = all[8 * m + r];
+      const auto at = uintptr_t(words[0] | uint64_t(words[1]) << 32);
+      uint16_t element;
+      std::memcpy(&element, reinterpret_cast<const char *>(at) + 2 * column, 2);
+      return uint32_t(element);
+    });
+}
+
+void loadMatrices(uint32_t (&to)[4], const void *row) {
+  const int g = block.current % kLanes / 4, t = block.current % 4;
+  matrices(row, [&](int m, auto element) {
+    to[m] = element(g, 2 * t) | element(g, 2 * t + 1) << 16;
+  });
+}
+
+void loadMatricesTransposed(uint32_t (&to)[4], const void *row) {
+  const int g = block.current % kLanes / 4, t = block.current % 4;
+  matrices(row, [&](int m, auto element) {
+    to[m] = element(2 * t, g) | element(2 * t + 1, g) << 16;
+  });
+}
+
 char *sharedMemory() { return block.shared.get(); }
 
 void copyAsync(void *to, const void *from, bool there) {

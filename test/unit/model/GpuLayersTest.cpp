@@ -100,6 +100,28 @@ TEST_F(GpuLayers, LatentAttention) {
           });
 }
 
+// Of Kimi K3, but for its number of heads: prompts, single tokens.
+TEST_F(GpuLayers, LatentAttentionOfRealHeads) {
+  LatentAttention attention;
+  attention.heads = 3;
+  attention.latent = 512;
+  attention.nope = 128;
+  attention.pe = 64;
+  attention.valueDim = 128;
+  attention.scale = 1 / std::sqrt(192.0f);
+  Rows expand = rows(3 * 256, 512);
+  for (int64_t i = 0; i < expand.count * expand.width; ++i)
+    expand.row(0)[i] /= 23;
+  attention.expand = Matrix::of(expand);
+  attention.state = layout.addGrowing("cache", 576);
+  Rows q = rows(90, 3 * 192), cache = rows(90, 576);
+  compare({{70, 3}, {1, 1}, {1, 1}},
+          [&](const Work &work, int64_t at, int64_t count) {
+            return attention.run(work, part(work, q, at, count),
+                                 part(work, cache, at, count));
+          });
+}
+
 TEST_F(GpuLayers, AttentionOfGroups) {
   for (int64_t dim : {64, 128, 256}) {
     layout = {};
