@@ -52,8 +52,8 @@ template <int L, int P> struct Latent {
   static_assert(kHeads * 8 == kThreads && kWarps == 2 * kParts);
 
   const AttendArgs &args;
-  int split, firstHead;
-  int64_t row, begin, end; ///< Keys of this share.
+  int64_t row;
+  int split, firstHead, begin, end; ///< Keys of this share.
   const char *cache;
   char *tiles, *weights; ///< weights: bf16 [kHeads, kKeys].
   float *parts, *keeps;  ///< [kParts, kHeads, kKeys]; [kHeads].
@@ -65,10 +65,9 @@ template <int L, int P> struct Latent {
     split = int(blockX() % args.splits);
     firstHead = int(blockX() / args.splits % groups) * kHeads;
     row = blockX() / args.splits / groups;
-    const int64_t keys = args.position[row] + 1;
-    const int64_t share =
-        ceilDiv(ceilDiv(keys, int64_t(args.splits)), int64_t(kAttendKeys)) *
-        kAttendKeys;
+    const int keys = args.position[row] + 1;
+    const int share =
+        ceilDiv(ceilDiv(keys, int(args.splits)), kAttendKeys) * kAttendKeys;
     begin = share * split;
     end = smaller(begin + share, keys);
     cache = reinterpret_cast<const char *>(args.caches[args.sequence[row]]);
@@ -86,16 +85,20 @@ template <int L, int P> struct Latent {
   }
   PLUM_INLINE bool has(int head) const { return firstHead + head < args.heads; }
 
-  PLUM_INLINE void fetch(int64_t first, char *tile) const {
-    constexpr int units = kColumns / 8; // Of 16 bytes.
-    static_assert(kKeys * units % kThreads == 0);
-    for (int j = 0; j < kKeys * units / kThreads && first < end; ++j) {
-      const int i = j * kThreads + threadIndex();
-      const int key = i / units, unit = i % units;
+  /// 8 threads a key, each with every eighth 16 bytes of it.
+  PLUM_INLINE void fetch(int first, char *tile) const {
+    static_assert(kColumns % 64 == 0 && kKeys % (kThreads / 8) == 0);
+#pragma unroll
+    for (int more = 0; more < kKeys; more += kThreads / 8) {
+      const int key = threadIndex() / 8 + more, unit = threadIndex() % 8 * 16;
       const bool there = first + key < end;
-      const int64_t from = there ? first + key : first;
-      copyAsync(tile + key * kRow + unit * 16,
-                cache + from * args.cacheStride * 2 + unit * 16, there);
+      const char *from =
+          cache + (there ? first + key : 0) * args.cacheStride * 2 + unit;
+      char *to = tile + key * kRow + unit;
+      if (first < end)
+#pragma unroll
+        for (int line = 0; line < kColumns * 2; line += 128)
+          copyAsync(to + line, from + line, there);
     }
     commitCopies();
   }
@@ -286,14 +289,14 @@ template <int L, int P> struct Latent {
       readQueries();
     }
     int turn = 0;
-    for (int64_t first = begin; first < end; first += kKeys, turn ^= 1) {
+    for (int first = begin; first < end; first += kKeys, turn ^= 1) {
       const char *tile = tiles + turn * kTile;
       waitForCopies<0>();
       barrier(); // The tile is there, and the one before it done with.
       fetch(first + kKeys, tiles + (turn ^ 1) * kTile);
       scores(tile);
       barrier();
-      softmax(int(smaller(int64_t(kKeys), end - first)));
+      softmax(smaller(kKeys, end - first));
       barrier();
       values(tile);
     }

@@ -27,7 +27,7 @@ protected:
       std::vector<runtime::AlignedBuffer>(2);
   StateLayout layout;
   std::shared_ptr<GpuBackend> gpu =
-      hostGpu({.compute = Compute::BF16, .record = false});
+      someGpu({.compute = Compute::BF16, .record = false});
 
   Rows rows(int64_t count, int64_t width) {
     std::normal_distribution<float> normal;

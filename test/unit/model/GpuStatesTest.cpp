@@ -4,7 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A pass with checkpoints over drafted tokens has the bits of decoding them,
-// and so has what follows when some of them are dropped.
+// and so has what follows when some of them are dropped. PLUM_GPU_BUNDLES has
+// these tests run on a GPU, with its compiled memories.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,8 +27,8 @@ class GpuStates
 protected:
   Compute compute = std::get<1>(GetParam());
   Fixture fixture = readFixture(std::get<0>(GetParam()));
-  std::shared_ptr<GpuBackend> gpu = hostGpu({.compute = compute});
-  Model model = openFixture(fixture.name, "", compute, gpu);
+  std::shared_ptr<GpuBackend> gpu = someGpu({.compute = compute});
+  Model model = openFixture(fixture.name, bundleOf(fixture.name), compute, gpu);
   /// What is drafted lies in the first half, what it is compared with behind.
   StatePool pool = makePool(model, 6);
 

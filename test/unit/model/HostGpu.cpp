@@ -47,15 +47,30 @@ private:
 
 } // namespace
 
-std::shared_ptr<GpuBackend> hostGpu(GpuBackendOptions options) {
-  setenv("PLUM_LIBCUDA", HOST_CUDA, 1);
-  setenv("PLUM_LIBCUBLASLT", HOST_CUBLASLT, 1);
-  setenv("PLUM_CACHE", "/nonexistent", 1);
+static std::unique_ptr<Machine> openMachine() {
   auto machine = Machine::open();
   if (!machine) {
     ADD_FAILURE() << machine.error().str();
     std::abort();
   }
+  return std::move(*machine);
+}
+
+std::string bundleOf(const std::string &fixture) {
+  const char *bundles = std::getenv("PLUM_GPU_BUNDLES");
+  return bundles ? std::string(bundles) + "/" + fixture : "";
+}
+
+std::shared_ptr<GpuBackend> someGpu(GpuBackendOptions options) {
+  if (bundleOf("").empty())
+    return hostGpu(std::move(options));
+  return std::make_shared<GpuBackend>(openMachine(), std::move(options));
+}
+
+std::shared_ptr<GpuBackend> hostGpu(GpuBackendOptions options) {
+  setenv("PLUM_LIBCUDA", HOST_CUDA, 1);
+  setenv("PLUM_LIBCUBLASLT", HOST_CUBLASLT, 1);
+  setenv("PLUM_CACHE", "/nonexistent", 1);
   options.openMemory = [](Machine &on, const std::string &bundle,
                           const MemorySpec &spec,
                           Compute) -> Result<std::shared_ptr<MemoryKernel>> {
@@ -66,7 +81,7 @@ std::shared_ptr<GpuBackend> hostGpu(GpuBackendOptions options) {
     return std::shared_ptr<MemoryKernel>(
         std::make_shared<HostMemory>(on, std::move(*kernel)));
   };
-  return std::make_shared<GpuBackend>(std::move(*machine), std::move(options));
+  return std::make_shared<GpuBackend>(openMachine(), std::move(options));
 }
 
 } // namespace plum::model::test

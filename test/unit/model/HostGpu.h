@@ -16,6 +16,12 @@ namespace plum::model::test {
 /// are those of the CPU, of `bundle` or interpreted.
 std::shared_ptr<GpuBackend> hostGpu(GpuBackendOptions options = {});
 
+/// With PLUM_GPU_BUNDLES=DIR, a backend on the GPU that there is, and
+/// DIR/`fixture`, which `plum compile FIXTURE --target` made; else `hostGpu`,
+/// and "".
+std::shared_ptr<GpuBackend> someGpu(GpuBackendOptions options = {});
+std::string bundleOf(const std::string &fixture);
+
 } // namespace plum::model::test
 
 #endif // PLUM_TEST_UNIT_MODEL_HOSTGPU_H
