@@ -129,9 +129,12 @@ static void printMemories(const model::Model &model, const std::string &bundle,
       print(memory);
       return found = true;
     });
-    if (!found)
-      fmt::print("    not compiled\n");
-    if (!found && !bundle.empty())
+    if (found)
+      continue;
+    // A GPU's caches are the runtime's own.
+    fmt::print("    not compiled{}\n",
+               spec.grows() ? ", which a GPU does not need" : "");
+    if (!bundle.empty() && !spec.grows())
       warn(bundle, "has no " + spec.key() + ", which the model needs");
   }
 }
