@@ -50,9 +50,8 @@ static void makeDecaysLinear(LayerOp layer) {
 static LogicalResult checkTensors(LayerOp layer) {
   for (BlockArgument state : layer.argumentsOf(Role::State))
     if (isa<ListType>(state.getType()))
-      return layer.emitOpError()
-             << "has growing state " << state.getArgNumber()
-             << ", which has no step kernel for a GPU";
+      return layer.emitOpError() << "has growing state " << state.getArgNumber()
+                                 << ", which has no step kernel for a GPU";
   // Params, inputs; states before and after; outputs; snapshots.
   size_t count = layer.getArgs().size() + layer.getOutputs().size() +
                  2 * layer.argumentsOf(Role::State).size();
