@@ -23,7 +23,7 @@ namespace plum::runtime::tool {
 
 namespace {
 
-constexpr const char *footer =
+constexpr const char *benchFooter =
     R"(Runs the layer on random inputs (as check) for --seconds, up to four times as
 long to get 30 runs, at least 3 times, and prints
   ms            median; min_ms the fastest; spread (quartile 3 - quartile 1) / ms
@@ -51,11 +51,6 @@ counts once.)";
 
 using Clock = std::chrono::steady_clock;
 
-double milliseconds(Clock::time_point since) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - since)
-      .count();
-}
-
 /// Bytes read plus bytes written per millisecond when all threads copy.
 double copyRate(ThreadPool &pool, int threads) {
   constexpr size_t block = 32 << 20;
@@ -71,7 +66,8 @@ double copyRate(ThreadPool &pool, int threads) {
       char *data = buffers[size_t(index)].data();
       std::memcpy(data, data + block, block);
     });
-    best = std::max(best, 2.0 * double(block) * threads / milliseconds(start));
+    best = std::max(best,
+                    2.0 * double(block) * threads / millisecondsSince(start));
   }
   return best;
 }
@@ -130,15 +126,15 @@ public:
       Clock::time_point begin = Clock::now();
       if (Status status = runner.run(random.args, options); !status)
         return status.error();
-      times.push_back(milliseconds(begin));
+      times.push_back(millisecondsSince(begin));
       if (sgemm) {
         begin = Clock::now();
         sgemm->run(runner.threads(), threads, pairs, chunks);
-        sgemmTimes.push_back(milliseconds(begin));
+        sgemmTimes.push_back(millisecondsSince(begin));
       }
       progress.done =
-          std::min(int64_t(milliseconds(start)), int64_t(seconds * 1000));
-    } while (!enough(int64_t(times.size()) - 1, milliseconds(start)));
+          std::min(int64_t(millisecondsSince(start)), int64_t(seconds * 1000));
+    } while (!enough(int64_t(times.size()) - 1, millisecondsSince(start)));
     // The first run of each is a warm-up.
     summarize({times.begin() + 1, times.end()}, line);
     if (sgemm)
@@ -181,7 +177,7 @@ struct BenchVerb {
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();
     model.declare(verb);
-    verb.footer(footer);
+    verb.footer(benchFooter);
   }
 
   int run() {

@@ -23,7 +23,7 @@ namespace plum::runtime::tool {
 
 namespace {
 
-constexpr const char *footer =
+constexpr const char *checkFooter =
     R"(Compares each kernel of the bundle (or those that --form and --chunk name) with
 the float64 recurrence of the bundle's spec and prints, for each output,
   R = rms(x - ref) / rms(ref)
@@ -265,7 +265,7 @@ struct CheckVerb {
     verb.add_option("--seed", seed, "Of random inputs")
         ->excludes(file)
         ->capture_default_str();
-    verb.footer(footer);
+    verb.footer(checkFooter);
   }
 
   int run() {

@@ -16,6 +16,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <chrono>
+
 namespace plum::runtime::tool {
 
 /// Declare a verb; running it sets `exitCode`.
@@ -29,6 +31,12 @@ void addGenerate(CLI::App &app, int &exitCode);
 void addPerplexity(CLI::App &app, int &exitCode);
 void addMoe(CLI::App &app, int &exitCode);
 void addTune(CLI::App &app, int &exitCode);
+
+inline double millisecondsSince(std::chrono::steady_clock::time_point moment) {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now() - moment)
+      .count();
+}
 
 /// Prints the error; 1.
 int fail(const Error &error);

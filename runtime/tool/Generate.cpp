@@ -27,11 +27,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double milliseconds(Clock::time_point since) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - since)
-      .count();
-}
-
 /// Prints text without what a stop string might begin with; says when one is
 /// complete.
 class StopText {
@@ -199,7 +194,7 @@ struct GenerateVerb {
       return fail(logits.error(), "--prompt");
     double loadMs =
         std::chrono::duration<double, std::milli>(loaded - start).count();
-    double promptMs = milliseconds(loaded), firstMs = 0;
+    double promptMs = millisecondsSince(loaded), firstMs = 0;
     Clock::time_point begin = Clock::now();
     int64_t made = 0;
     if (Status status =
@@ -208,7 +203,7 @@ struct GenerateVerb {
         !status)
       return fail(status.error(), choice.path);
     report(loadMs, int64_t(ids->size()), promptMs, firstMs, made,
-           milliseconds(begin));
+           millisecondsSince(begin));
     if (!stateOut.empty())
       if (Status status = pool->save(0, stateOut); !status)
         return fail(status.error());
@@ -228,7 +223,7 @@ struct GenerateVerb {
     while (made < count) {
       int32_t id = sampler.next({logits.row(0), size_t(vocab)}, pool.tokens(0));
       if (made++ == 0)
-        firstMs = milliseconds(start);
+        firstMs = millisecondsSince(start);
       bool end = std::count(ends.begin(), ends.end(), id) > 0;
       if (!tokenizer) {
         fmt::print("{}{}", made > 1 ? " " : "", id);

@@ -19,7 +19,7 @@ namespace plum::runtime::tool {
 
 namespace {
 
-constexpr const char *footer = R"(Tensors of the input file:
+constexpr const char *runFooter = R"(Tensors of the input file:
   inputs      [T, H, ...], or [B, T, H, ...] everywhere for a batch; an input
               may have fewer heads than the layer when they divide: head h
               reads head h / group
@@ -102,7 +102,7 @@ struct RunVerb {
     verb.add_option("--states-every", every,
                     "Also write the states after every so many tokens")
         ->check(CLI::PositiveNumber);
-    verb.footer(footer);
+    verb.footer(runFooter);
   }
 
   int run() const {

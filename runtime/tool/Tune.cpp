@@ -22,7 +22,7 @@ namespace plum::runtime::tool {
 
 namespace {
 
-constexpr const char *footer =
+constexpr const char *tuneFooter =
     R"(Measures the candidates of DIR, which 'plum tune --export DIR' wrote, those of
 the best estimates first, until --budget is spent, and writes a results file for
 'plum tune merge DATABASE RESULTS' after each of them. Each runs in a process of
@@ -65,7 +65,7 @@ void TuneVerb::declare(CLI::App &verb) {
   verb.add_option("--gpu", options.gpu, "Number of the GPU")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  verb.footer(footer);
+  verb.footer(tuneFooter);
 }
 
 Status TuneVerb::write() const {

@@ -39,6 +39,9 @@ static void runTokens(const Layer &layer, int64_t tokens) {
   fill(params, layer.params, 1);
   fill(inputs, layer.inputs, tokens);
   fill(states, layer.states, 1);
+  for (const Symbol *state : layer.states)
+    if (state->shape.kind == Shape::List) // A row for each token.
+      states[state->index].assign(size_t(tokens * state->shape.cols), 0.5);
   fill(outputs, layer.outputs, tokens);
   reference::Head head;
   head.tokens = tokens;

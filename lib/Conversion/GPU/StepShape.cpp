@@ -63,7 +63,8 @@ static StepShape shapeOf(ArrayRef<StateType> states, int64_t width,
   return shape;
 }
 
-FailureOr<StepShape> StepShape::choose(LayerOp layer, const StepGraph &graph) {
+FailureOr<StepShape> StepShape::choose(LayerOp layer, const StepGraph &graph,
+                                       bool hasChunks) {
   SmallVector<StateType> states;
   for (BlockArgument state : layer.argumentsOf(Role::State))
     states.push_back(cast<StateType>(state.getType()));
@@ -78,12 +79,17 @@ FailureOr<StepShape> StepShape::choose(LayerOp layer, const StepGraph &graph) {
       if (held <= limit)
         return shape;
     }
-  InFlightDiagnostic error =
-      layer.emitOpError()
-      << "has no step kernel for a GPU: a thread would hold " << held
-      << " elements of its states, at most " << kMaxElements << " fit";
+  InFlightDiagnostic message =
+      hasChunks ? layer.emitWarning() : layer.emitOpError();
+  message << (hasChunks ? "no step kernel for this layer on a GPU"
+                        : "has no step kernel for a GPU")
+          << ": a thread would hold " << held
+          << " elements of its states, at most " << kMaxElements << " fit";
   if (graph.wholeRows)
-    error.attachNote() << "one block holds all columns, because a row of V is "
-                          "reduced or read with";
+    message.attachNote() << "one block holds all columns, because a row of V "
+                            "is reduced or read with";
+  if (hasChunks)
+    message.attachNote() << "the chunk kernels run it, one token as well";
+  message.report();
   return failure();
 }

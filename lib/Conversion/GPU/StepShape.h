@@ -41,9 +41,10 @@ struct StepShape {
   ColumnSplit columns(int64_t length) const;
   StateSplit state(assoc::StateType type) const;
 
-  /// Fails with an error where the states do not fit into registers.
-  static mlir::FailureOr<StepShape> choose(assoc::LayerOp layer,
-                                           const StepGraph &graph);
+  /// Fails where the states do not fit into registers: with an error, or with a
+  /// warning when there are chunk kernels to run the layer.
+  static mlir::FailureOr<StepShape>
+  choose(assoc::LayerOp layer, const StepGraph &graph, bool hasChunks);
 };
 
 } // namespace plum::gpu

@@ -62,6 +62,16 @@ static LogicalResult checkTensors(LayerOp layer) {
          << PLUM_GPU_MAX_TENSORS;
 }
 
+/// The layer's chunk kernels are there already, as tiles or as threads.
+static bool hasChunkKernels(LayerOp layer) {
+  for (Operation &op : *layer->getBlock()) {
+    auto form = op.getAttrOfType<StringAttr>(kFormAttr);
+    if (isa<tile::KernelOp>(op) || (form && form.getValue() == "chunk"))
+      return true;
+  }
+  return false;
+}
+
 static LogicalResult lower(LayerOp layer, Chip chip) {
   makeDecaysLinear(layer);
   if (failed(checkTensors(layer)))
@@ -69,9 +79,10 @@ static LogicalResult lower(LayerOp layer, Chip chip) {
   FailureOr<StepGraph> graph = StepGraph::read(layer);
   if (failed(graph))
     return failure();
-  FailureOr<StepShape> shape = StepShape::choose(layer, *graph);
+  bool hasChunks = hasChunkKernels(layer);
+  FailureOr<StepShape> shape = StepShape::choose(layer, *graph, hasChunks);
   if (failed(shape))
-    return failure();
+    return success(hasChunks);
   Ptx b(layer->getParentOfType<ModuleOp>(),
         ("plum_" + layer.getSymName() + "_step").str(), chip);
   b.setLoc(layer.getLoc());
