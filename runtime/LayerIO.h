@@ -11,9 +11,8 @@
 //                      [N, H, V, K] in layout vk
 //   state  X : [*, d]  [N, H, L, d]; a growing state, optional as other states,
 //                      f32 or bf16, in both layouts
-//   seqlens            [N] int32 or int64, optional: rows that sequence n has
-//   of
-//                      the L of each growing state; else all have L
+//   seqlens            [N] int32 or int64, optional: how many of the L rows of
+//                      each growing state sequence n has; else all
 //   cu_seqlens         [N + 1] int32 or int64, optional: packs N sequences
 //   slots              [N] int32 or int64, optional: S is a pool [P, H, K, V],
 //                      sequence n works on slot slots[n], -1 is padding;
@@ -24,8 +23,7 @@
 //   output o : [d]     [T, H, d] or [B, T, H, d]; rows of no sequence are 0
 //   S                  final state, shaped as the initial one; the whole pool
 //                      where there are slots
-//   X                  [N, H, L, d], L being the most rows that any sequence
-//   then
+//   X                  [N, H, L, d], L the most rows that any sequence then
 //                      has; 0 behind the end of the others
 //   seqlens            [N] int64: rows of each sequence; [P] where there are
 //                      slots

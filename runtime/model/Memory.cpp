@@ -45,7 +45,8 @@ std::string MemorySpec::key() const {
 }
 
 bool MemorySpec::grows() const {
-  return text().find("[*") != std::string_view::npos;
+  auto kernel = MemoryKernel::reference(*this);
+  return kernel && (*kernel)->manifest().growingState();
 }
 
 namespace {

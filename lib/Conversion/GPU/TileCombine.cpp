@@ -162,11 +162,11 @@ KernelShape plum::gpu::emitCombine(Ptx &p, const Segment &segment) {
                 p.lt(s, last), types,
                 [&] { return loadMatrix(p.at(matrix, offset)); },
                 [&] { return Values(m); });
-          Value current = p.at(p.at(matrix, offset), -step);
           auto row = [&](int64_t i) -> Values {
             if (ahead)
               return Values(m.slice(4 * i, 4));
-            return numbers(p.load(four, p.at(current, i * pitch)));
+            Value current = p.at(p.at(matrix, offset), i * pitch - step);
+            return numbers(p.load(four, current));
           };
           Value to = p.at(mine, offset);
           Value end = p.load(four, to); // B.
