@@ -17,29 +17,10 @@ using namespace plum::runtime::test;
 
 namespace {
 
-struct ExecutorTest : testing::Test {
-  TempDir dir;
-  std::unique_ptr<Bundle> bundle;
-  std::unique_ptr<Executor> executor;
-  ToyLog log;
-
+struct ExecutorTest : ToyRun {
   void SetUp() override {
     writeToyBundle(dir / "toy");
-    Result<Bundle> opened = Bundle::open(dir / "toy");
-    ASSERT_TRUE(opened) << opened.error().str();
-    bundle = std::make_unique<Bundle>(std::move(*opened));
-    executor = std::make_unique<Executor>(*bundle);
-    log.reset();
-  }
-  void TearDown() override { EXPECT_EQ(log.misaligned(), 0); }
-
-  void run(const RunArgs &args, const RunOptions &options = {}) {
-    Status status = executor->run(args, options);
-    EXPECT_TRUE(status) << status.error().str();
-  }
-  std::string error(const RunArgs &args, const RunOptions &options = {}) {
-    Status status = executor->run(args, options);
-    return status ? "" : status.error().str();
+    open();
   }
 };
 

@@ -438,6 +438,15 @@ struct GpuCApiTest : GpuTest {
       }
     }
   };
+  static plumrt_run_args argsOf(const Lists &inputs, const Lists &params,
+                                const Lists &outputs) {
+    plumrt_run_args args = {};
+    args.size = sizeof args;
+    args.inputs = inputs.tensors.data();
+    args.params = params.tensors.data();
+    args.outputs = outputs.tensors.data();
+    return args;
+  }
 };
 
 } // namespace
@@ -446,11 +455,7 @@ TEST_F(GpuCApiTest, PlansOnceAndLaunchesOften) {
   RunArgs views = x.args();
   Lists inputs(views.inputs), params(views.params), outputs(views.outputs),
       finals(views.finalStates);
-  plumrt_run_args args = {};
-  args.size = sizeof args;
-  args.inputs = inputs.tensors.data();
-  args.params = params.tensors.data();
-  args.outputs = outputs.tensors.data();
+  plumrt_run_args args = argsOf(inputs, params, outputs);
   args.final_states = finals.tensors.data();
   ASSERT_EQ(plumrt_plan_create(gpu, &args, 2, &plan, error, sizeof error), 0)
       << error;
@@ -536,11 +541,7 @@ TEST_F(GpuCApiTest, PlansOnceAndLaunchesOften) {
 TEST_F(GpuCApiTest, NoStateGrowsHere) {
   RunArgs views = x.args();
   Lists inputs(views.inputs), params(views.params), outputs(views.outputs);
-  plumrt_run_args args = {};
-  args.size = sizeof args;
-  args.inputs = inputs.tensors.data();
-  args.params = params.tensors.data();
-  args.outputs = outputs.tensors.data();
+  plumrt_run_args args = argsOf(inputs, params, outputs);
   int64_t past[2] = {0, 0};
   args.past = past;
   args.past_count = 2;
@@ -559,11 +560,7 @@ TEST_F(GpuCApiTest, LaunchesCanBeCaptured) {
   ASSERT_TRUE(stream);
   RunArgs views = x.args();
   Lists inputs(views.inputs), params(views.params), outputs(views.outputs);
-  plumrt_run_args args = {};
-  args.size = sizeof args;
-  args.inputs = inputs.tensors.data();
-  args.params = params.tensors.data();
-  args.outputs = outputs.tensors.data();
+  plumrt_run_args args = argsOf(inputs, params, outputs);
   ASSERT_EQ(plumrt_plan_create(gpu, &args, 0, &plan, error, sizeof error), 0)
       << error;
   plumrt_launch launch = {};
@@ -596,11 +593,7 @@ TEST_F(GpuCApiTest, MistakesOfALaunch) {
   for (Lists *states : {&finals})
     for (plumrt_tensor &tensor : states->tensors)
       tensor.shape[0] = 5;
-  plumrt_run_args args = {};
-  args.size = sizeof args;
-  args.inputs = inputs.tensors.data();
-  args.params = params.tensors.data();
-  args.outputs = outputs.tensors.data();
+  plumrt_run_args args = argsOf(inputs, params, outputs);
   args.final_states = finals.tensors.data();
   args.cu_count = 3;
   args.cu_dtype = PLUMRT_I32;

@@ -25,29 +25,10 @@ IndexView view(const Counts &values) {
   return {values.data(), DType::I64, int64_t(values.size())};
 }
 
-struct GrowingTest : testing::Test {
-  TempDir dir;
-  std::unique_ptr<Bundle> bundle;
-  std::unique_ptr<Executor> executor;
-  ToyLog log;
-
+struct GrowingTest : ToyRun {
   void SetUp() override {
     writeAttentionBundle(dir / "toy");
-    Result<Bundle> opened = Bundle::open(dir / "toy");
-    ASSERT_TRUE(opened) << opened.error().str();
-    bundle = std::make_unique<Bundle>(std::move(*opened));
-    executor = std::make_unique<Executor>(*bundle);
-    log.reset();
-  }
-  void TearDown() override { EXPECT_EQ(log.misaligned(), 0); }
-
-  void run(const RunArgs &args, const RunOptions &options = {}) {
-    Status status = executor->run(args, options);
-    EXPECT_TRUE(status) << status.error().str();
-  }
-  std::string error(const RunArgs &args) {
-    Status status = executor->run(args);
-    return status ? "" : status.error().str();
+    open();
   }
 };
 

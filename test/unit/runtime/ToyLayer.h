@@ -58,6 +58,34 @@ private:
   std::unique_ptr<void, int (*)(void *)> object;
 };
 
+/// A bundle of toy kernels in dir / "toy" and its executor. Kernels must find
+/// their workspace aligned.
+struct ToyRun : testing::Test {
+  TempDir dir;
+  std::unique_ptr<Bundle> bundle;
+  std::unique_ptr<Executor> executor;
+  ToyLog log;
+
+  /// After the bundle was written.
+  void open() {
+    Result<Bundle> opened = Bundle::open(dir / "toy");
+    ASSERT_TRUE(opened) << opened.error().str();
+    bundle = std::make_unique<Bundle>(std::move(*opened));
+    executor = std::make_unique<Executor>(*bundle);
+    log.reset();
+  }
+  void TearDown() override { EXPECT_EQ(log.misaligned(), 0); }
+
+  void run(const RunArgs &args, const RunOptions &options = {}) {
+    Status status = executor->run(args, options);
+    EXPECT_TRUE(status) << status.error().str();
+  }
+  std::string error(const RunArgs &args, const RunOptions &options = {}) {
+    Status status = executor->run(args, options);
+    return status ? "" : status.error().str();
+  }
+};
+
 /// Dense tensors of a run [B, T, H, ...] with reproducible small values.
 struct ToyTensors {
   ToyTensors(int64_t batch, int64_t tokens, int64_t heads);
