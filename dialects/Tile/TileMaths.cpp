@@ -115,6 +115,18 @@ LogicalResult ReduceOp::verify() {
   return expectLayout(*this, "the result", getResult(), LayoutKind::AccCol);
 }
 
+LogicalResult DiagonalOp::verify() {
+  // diagonal_c1
+  const int64_t rows = dim(getValue(), 0);
+  if (failed(expectTensor(*this, "blocks", getValue(), {rows, 16})) ||
+      failed(expectTensor(*this, "a result", getResult(), rows)))
+    return failure();
+  // diagonal_c2
+  if (failed(expectLayout(*this, "the value", getValue(), LayoutKind::Acc)))
+    return failure();
+  return expectLayout(*this, "the result", getResult(), LayoutKind::AccCol);
+}
+
 LogicalResult ColumnSumsOp::verify() {
   SharedType from = getFrom().getType();
   // column_sums_c1

@@ -172,6 +172,30 @@ def Tile_ReduceOp : Tile_Letter<"reduce", "sum", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_DiagonalOp : Tile_Letter<"diagonal", "sum", [Pure]> {
+  let summary = "take the diagonal of each block";
+  let description = [{
+    Formula: `sum_i = x[i, i mod 16]`, [m, 16] to [m]. Of `tile.dot_diag` of rows with
+    themselves it is the sum of each row's squares, by tensor cores.
+
+    Constraints: (C1) x is [m, 16], and the result has one element for each row.
+    (C2) layouts: acc to acc_col.
+
+    Example:
+    ```mlir
+    func.func @squares(%k: tensor<64x16xbf16>, %zero: tensor<64x16xf32>) -> tensor<64xf32> {
+      %D = tile.dot_diag %k, %k onto %zero : tensor<64x16xbf16>, tensor<64x16xbf16> -> tensor<64x16xf32>
+      %sum = tile.diagonal %D : tensor<64x16xf32> -> tensor<64xf32>
+      return %sum : tensor<64xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Tile_Matrix32:$value);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$value attr-dict `:` type($value) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 def Tile_ColumnSumsOp : Tile_Letter<"column_sums", "sum"> {
   let summary = "sum the rows of a tile, each with a weight";
   let description = [{

@@ -72,6 +72,7 @@ static void toTile(OpPassManager &pm, const PhaseOptions &options) {
   tile.slice = options.slice;
   tile.stages = options.stages;
   pm.addPass(createToTilePass(tile));
+  pm.addNestedPass<tile::KernelOp>(createFoldMathsPass());
   pm.addNestedPass<tile::KernelOp>(createAssignLayoutsPass());
   pm.addPass(createCSEPass());
 }

@@ -68,6 +68,27 @@ def ToTilePass : Pass<"chunk-to-tile", "::mlir::ModuleOp"> {
   let dependentDialects = ["::plum::tile::TileDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
 
+def FoldMathsPass : Pass<"tile-fold-maths", "::plum::tile::KernelOp"> {
+  let summary = "let constants and numbers of a head meet outside of the strips";
+  let description = [{
+    Precondition: tensors without encoding. What every element would be
+    multiplied with is multiplied once:
+
+      exp(x)                is  exp2(x log2 e)
+      (x c) d, -x           is  x (c d), with constants c and d
+      (x s) c               is  x (s c), s a number of the head, or of a row or
+                                column of the tile
+      s (x + r)             is  x s + r s, one fma, r the same for all rows
+
+    Bits change by roundings in fp32.
+
+      %a = arith.mulf %x, %s             %t = arith.mulf %number, %c : f32
+      %b = arith.mulf %a, %c      ->     %s = tile.broadcast %t
+                                         %b = arith.mulf %x, %s
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
 def AssignLayoutsPass : Pass<"tile-assign-layouts", "::plum::tile::KernelOp"> {
   let summary = "give every tensor of a kernel its layout";
   let description = [{

@@ -128,6 +128,8 @@ private:
   void store(tile::StoreOp op);
   void element(tile::ElementOp op);
   void param(tile::ParamOp op);
+  /// Asks for the params of the kernel: what is read later is known by then.
+  void askForParams();
   void column(tile::ColumnOp op);
   void step(tile::StepOp op);
   /// Writes a tile's rows, by `threads` threads, to the rows of an output:
@@ -191,6 +193,7 @@ private:
   void dotDiag(tile::DotDiagOp op);
   void dotBlocks(tile::DotBlocksOp op);
   void placeDiag(tile::PlaceDiagOp op);
+  tile::PlaceDiagOp placeOf(Value product);
   void mask(tile::MaskOp op);
   void joinHalves(tile::JoinHalvesOp op);
   void cumsum(tile::CumsumOp op);
@@ -198,6 +201,7 @@ private:
   void storeTriangles();
   void blockSum(tile::BlockSumOp op);
   void reduce(tile::ReduceOp op);
+  void diagonal(tile::DiagonalOp op);
   void columnSums(tile::ColumnSumsOp op);
   void rowDots(tile::RowDotsOp op);
   void sumTeams(tile::SumTeamsOp op);
@@ -256,6 +260,8 @@ private:
   llvm::DenseMap<Value, Values> registers;
   llvm::DenseMap<Value, SharedTile> tiles;
   llvm::DenseMap<Value, int64_t> strips; ///< Index of the strip being unrolled.
+  /// Params that have been asked for, by op and strip.
+  std::map<std::pair<mlir::Operation *, int64_t>, Values> params;
   llvm::DenseMap<Value, RingState> rings;
   llvm::SmallVector<Value> ringOrder;
 

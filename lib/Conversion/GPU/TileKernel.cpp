@@ -828,6 +828,7 @@ void TileEmitter::emitOp(Operation *op) {
       .Case([&](tile::BarrierOp) { teamBarrier(); })
       .Case([&](tile::ArrivedOp) {
         p.copyCommit();
+        askForParams();
         p.copyWait(0);
         p.barrier(0, threads);
       })
@@ -879,6 +880,7 @@ void TileEmitter::emitOp(Operation *op) {
       })
       .Case([&](tile::BroadcastOp o) { broadcast(o); })
       .Case([&](tile::ReduceOp o) { reduce(o); })
+      .Case([&](tile::DiagonalOp o) { diagonal(o); })
       .Case([&](tile::ColumnSumsOp o) { columnSums(o); })
       .Case([&](tile::RowDotsOp o) { rowDots(o); })
       .Case([&](tile::SumTeamsOp o) { sumTeams(o); })

@@ -317,7 +317,22 @@ static Value loadElement(Ptx &p, Type element, Value pointer) {
                          : p.loadHalf(pointer, element.isBF16());
 }
 
+void TileEmitter::askForParams() {
+  kernel.walk([&](tile::ParamOp op) {
+    const int64_t count = op.getStrip() ? stripCount(op.getStrip()) : 1;
+    for (int64_t strip = 0; strip < count; ++strip) {
+      if (op.getStrip())
+        strips[op.getStrip()] = strip;
+      param(op);
+      params[{op, strip}] = registers[op.getResult()];
+    }
+  });
+}
+
 void TileEmitter::param(tile::ParamOp op) {
+  const int64_t strip = op.getStrip() ? constantIndex(op.getStrip()) : 0;
+  if (auto known = params.find({op, strip}); known != params.end())
+    return set(op.getResult(), known->second);
   Type element = elementOf(op.getName());
   int64_t size = element.getIntOrFloatBitWidth() / 8;
   Value base = p.global(paramAddress(op.getName()));

@@ -185,6 +185,15 @@ void TileEmitter::dotDiag(tile::DotDiagOp op) {
   set(op.getResult(), acc);
 }
 
+/// Where a result of dot_blocks gets its diagonal, if that is all it is for and
+/// the diagonal is there already.
+tile::PlaceDiagOp TileEmitter::placeOf(Value product) {
+  if (!product.hasOneUse())
+    return nullptr;
+  auto place = dyn_cast<tile::PlaceDiagOp>(*product.user_begin());
+  return place && registers.contains(place.getBlocks()) ? place : nullptr;
+}
+
 void TileEmitter::dotBlocks(tile::DotBlocksOp op) {
   SharedTile y = tiles.find(op.getY())->second;
   const int64_t count = op.getX().size(), rows = y.type.getRows(),
@@ -197,6 +206,12 @@ void TileEmitter::dotBlocks(tile::DotBlocksOp op) {
     x.push_back(use(v));
   SmallVector<Values> out(count);
   SmallVector<Type> types(8 * count, p.getF32Type());
+  Values placed;
+  for (Value result : op.getResults())
+    if (tile::PlaceDiagOp place = placeOf(result))
+      placed.append(use(place.getBlocks()));
+  if (placed.size() != types.size())
+    placed.clear();
   for (int64_t J = 0; J < blocks; ++J) {
     auto product = [&](bool scaled) -> Values {
       Values acc(8 * count, p.f32(0));
@@ -236,31 +251,44 @@ void TileEmitter::dotBlocks(tile::DotBlocksOp op) {
       return acc;
     };
     const Values none(8 * count, p.f32(0));
-    auto orNone = [&](Value condition, bool scaled) {
+    // What is placed on the diagonal goes there at once.
+    auto rest = [&]() -> Values {
+      if (placed.empty())
+        return none;
       return p.ifElse(
-          condition, types, [&] { return product(scaled); },
+          p.eq(warp, p.i32(J)), types, [&] { return placed; },
           [&] { return none; });
     };
-    Values block = none;
+    auto orNone = [&](Value condition, bool scaled) {
+      return p.ifElse(condition, types, [&] { return product(scaled); }, rest);
+    };
+    Values block;
     if (op.getDiagonal())
       block = orNone(p.ge(warp, p.i32(J)), false);
     else if (J + 1 < blocks && !op.getScale())
       block = orNone(p.lt(p.i32(J), warp), false);
-    else if (J + 1 < blocks) // Nothing lies between neighbours.
+    else if (J + 1 == blocks)
+      block = rest();
+    else // Nothing lies between neighbours.
       block = p.ifElse(
           p.eq(warp, p.i32(J + 1)), types, [&] { return product(false); },
           [&]() -> Values {
             return J + 2 < blocks ? orNone(p.lt(p.i32(J + 1), warp), true)
-                                  : none;
+                                  : rest();
           });
     for (int64_t i = 0; i < count; ++i)
       out[i].append(block.begin() + 8 * i, block.begin() + 8 * i + 8);
   }
-  for (int64_t i = 0; i < count; ++i)
+  for (int64_t i = 0; i < count; ++i) {
     set(op.getResults()[i], out[i]);
+    if (!placed.empty())
+      set(placeOf(op.getResults()[i]).getResult(), out[i]);
+  }
 }
 
 void TileEmitter::placeDiag(tile::PlaceDiagOp op) {
+  if (registers.contains(op.getResult()))
+    return; // By dot_blocks.
   Values &blocks = use(op.getBlocks());
   Values out = use(op.getInto());
   for (int64_t J = 0; J < int64_t(out.size()) / 8; ++J) {

@@ -140,6 +140,18 @@ void TileEmitter::reduce(tile::ReduceOp op) {
   set(op.getResult(), out);
 }
 
+/// Row g has its element in lane g / 2 of its four, row g + 8 in the same lane,
+/// 8 columns and 8 rows on.
+void TileEmitter::diagonal(tile::DiagonalOp op) {
+  Values &v = use(op.getValue());
+  Value odd = p.eq(p.bitAnd(g, 1), p.i32(1));
+  Value from = p.add(p.shl(g, 2), p.shr(g, 1));
+  Values out;
+  for (int64_t at : {0, 6})
+    out.push_back(p.shuffleIndex(p.select(odd, v[at + 1], v[at]), from));
+  set(op.getResult(), out);
+}
+
 /// A thread has a column, or one in every `threads`.
 void TileEmitter::columnSums(tile::ColumnSumsOp op) {
   const SharedTile &from = tiles.find(op.getFrom())->second;

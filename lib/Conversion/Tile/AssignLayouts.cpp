@@ -119,10 +119,10 @@ LogicalResult Assignment::visit(Operation *op) {
     operands(K::Acc);
     return success();
   }
-  if (auto reduce = dyn_cast<ReduceOp>(op)) {
+  if (isa<ReduceOp, DiagonalOp>(op)) {
     // The sum is complete in every thread of a row: any user can have it in
     // acc.
-    if (failed(fix(op, reduce.getResult(), K::AccCol)))
+    if (failed(fix(op, op->getResult(0), K::AccCol)))
       return failure();
     operands(K::Acc);
     return success();

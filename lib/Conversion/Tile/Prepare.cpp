@@ -32,6 +32,8 @@
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
+#include <numbers>
+
 using namespace mlir;
 using namespace plum;
 using namespace plum::totile;
@@ -78,6 +80,13 @@ private:
   void keySum();
   Value rowScale(const Scale &scale);
   Value decayOf(Moment moment, Value a);
+  /// A scale that rows have from the first product on: where they are rewritten
+  /// anyway, and it differs from row to row.
+  Value earlyScale(const Rows &r);
+  /// What is left of the scales of a tile's rows.
+  Value lateScale(const Scale &scale, const Rows &r);
+  /// A strip of rows, with their early scale.
+  Value rowsStrip(const Rows &r, Value strip);
   /// Products read the rows from the input's tile, as they are.
   bool direct(const Rows &r) const {
     return r.raw && graph.decay != Graph::Decay::Channel;
@@ -92,8 +101,10 @@ private:
   llvm::StringMap<Value> inputs;  ///< Raw tiles [R, d].
   SmallVector<Value> free;        ///< Raw tiles, reusable strip by strip.
   Value logDecay;                 ///< [R, K] or [R]
+  Value base2;                    ///< log2 e, 0 in rows past the end.
   Value sums;                     ///< F [blocks, K]
   Value before, after, between;   ///< 2^P, 2^Q tables; 2^(sums between).
+  Value ends, from;               ///< 2^F and, of bounded decays, 2^(F + Q).
   Value cumulated;                ///< G [1, R] of a scalar decay.
   SmallVector<Value> xs;          ///< bf16 [R, K] by distinct score rows x.
   SmallVector<Rows> xRows, yRows; ///< Distinct rows of scores.
@@ -106,6 +117,7 @@ private:
   };
   SmallVector<SolveSpace> solveSpaces; ///< By solve tiles.
   SmallVector<std::pair<Scale, Value>, 2> rowScales;
+  SmallVector<std::pair<Rows, Value>, 4> scaledRows; ///< Of this strip.
 };
 
 Scale both(Scale a, const Scale &b) {
@@ -133,6 +145,7 @@ SmallVector<Value> Prepare::strips(int64_t columns, ArrayRef<Value> init,
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&block);
     maths->newStrips();
+    scaledRows.clear();
     body(index, s);
     SmallVector<Value> yielded = s.carried;
     yielded.append(s.pieces);
@@ -150,6 +163,29 @@ SmallVector<Value> Prepare::strips(int64_t columns, ArrayRef<Value> init,
   auto op = tile::StripsOp::create(b, types, columns / 16 / teams, init);
   op.getBody().takeBody(region);
   return SmallVector<Value>(op.getResults());
+}
+
+Value Prepare::earlyScale(const Rows &r) {
+  if (!r.raw || graph.decay != Graph::Decay::Channel)
+    return Value();
+  Value scale = maths->scaleColumn(r.scale);
+  return scale && isa<RankedTensorType>(scale.getType()) ? scale : Value();
+}
+
+Value Prepare::lateScale(const Scale &scale, const Rows &r) {
+  return maths->scaleColumn(earlyScale(r) ? scale : both(scale, r.scale));
+}
+
+Value Prepare::rowsStrip(const Rows &r, Value strip) {
+  Value scale = earlyScale(r);
+  if (!scale)
+    return maths->vector(r, strip);
+  for (auto &[known, rows] : scaledRows)
+    if (known.raw == r.raw && known.scale == r.scale)
+      return rows;
+  Value rows = b.mul(maths->vector(r, strip), scale);
+  scaledRows.push_back({r, rows});
+  return rows;
 }
 
 /// Vectors of tokens that prepare reads.
@@ -262,7 +298,7 @@ void Prepare::rowSums() {
 static Value toBase2(TileBuilder &b, Value decay, bool linear) {
   auto type = cast<RankedTensorType>(decay.getType());
   if (!linear)
-    return b.mul(decay, b.constant(1.4426950408889634, type));
+    return b.mul(decay, b.constant(std::numbers::log2e, type));
   Value log = math::Log2Op::create(b, decay);
   return arith::MaximumFOp::create(b, log, b.constant(-1000, type));
 }
@@ -271,11 +307,18 @@ static Value toBase2(TileBuilder &b, Value decay, bool linear) {
 Value Prepare::decayStrip(Value strip) {
   if (logDecay)
     return tile::StripOp::create(b, b.tensor({R, 16}), logDecay, strip);
-  Value a = toBase2(b, maths->vector(graph.logDecay, strip), graph.linear);
+  Value a = maths->vector(graph.logDecay, strip);
+  if (base2) // A bounded decay is a number, whatever the row.
+    return b.mul(a, base2);
+  a = toBase2(b, a, graph.linear);
   return tile::ValidOp::create(b, a.getType(), a, b.getF32FloatAttr(0));
 }
 
 void Prepare::channelSums() {
+  if (graph.bounded && !graph.linear) {
+    Value log = b.constant(std::numbers::log2e, b.tensor({R}));
+    base2 = tile::ValidOp::create(b, log.getType(), log, b.getF32FloatAttr(0));
+  }
   sums = b.alloc(b.shared(blocks, K, /*half=*/false));
   SmallVector<Value> kept = strips(K, {}, [&](Value strip, Strips &s) {
     Value a = decayStrip(strip);
@@ -299,7 +342,15 @@ void Prepare::tables() {
     f.push_back(tile::LoadOp::create(b, row, sums, Value(), false, false,
                                      b.getI64IntegerAttr(i)));
   before = b.alloc(b.shared(blocks, K, false));
-  after = b.alloc(b.shared(blocks, K, false));
+  // Rows y decay to their block's end and from there. What meets its own block
+  // did not decay yet, and needs both.
+  Value &onward = graph.bounded ? from : after;
+  onward = b.alloc(b.shared(blocks, K, false));
+  if (graph.bounded && !yRows.empty()) {
+    ends = b.alloc(b.shared(blocks, K, false));
+    for (int64_t i = 0; i < blocks; ++i)
+      store(b.exp2(f[i]), ends, i);
+  }
   Value sum = b.constant(0, row);
   for (int64_t i = 0; i < blocks; ++i) {
     store(b.exp2(sum), before, i);
@@ -308,8 +359,9 @@ void Prepare::tables() {
   tile::ExportVectorOp::create(b, b.exp2(sum), false, blob.decay);
   sum = b.constant(0, row);
   for (int64_t i = blocks; i-- > 0;) {
-    store(b.exp2(sum), after, i);
+    Value later = sum;
     sum = b.add(sum, f[i]);
+    store(b.exp2(graph.bounded ? sum : later), onward, i);
   }
   if (blocks > 2 && !graph.scores.empty()) {
     between = b.alloc(b.shared((blocks - 1) * (blocks - 2) / 2, K, false));
@@ -341,10 +393,10 @@ void Prepare::halves(Value a, Value strip, MutableArrayRef<Value> sums) {
     Value after = decay(false), before = looksBefore ? decay(true) : Value();
     SmallVector<Value> x, y;
     for (const Rows &r : xRows)
-      x.push_back(b.narrow(b.mul(maths->vector(r, strip),
+      x.push_back(b.narrow(b.mul(rowsStrip(r, strip),
                                  r.moment == Moment::Before ? before : after)));
     for (const Rows &r : yRows)
-      y.push_back(b.narrow(b.mul(maths->vector(r, strip), after)));
+      y.push_back(b.narrow(b.mul(rowsStrip(r, strip), after)));
     for (const Scores &score : graph.scores) {
       Value &sum = sums[next++];
       sum = tile::DotDiagOp::create(
@@ -354,8 +406,7 @@ void Prepare::halves(Value a, Value strip, MutableArrayRef<Value> sums) {
   }
   for (const Scores &score : graph.scores)
     if (!score.strict()) {
-      Value dots =
-          b.mul(maths->vector(score.x, strip), maths->vector(score.y, strip));
+      Value dots = b.mul(rowsStrip(score.x, strip), rowsStrip(score.y, strip));
       sums[next] =
           b.add(sums[next], tile::ReduceOp::create(b, b.tensor({R}), dots));
       ++next;
@@ -424,9 +475,9 @@ void Prepare::tiles() {
   }
   SmallVector<Value> readScales, keyScales;
   for (const ReadTile &t : graph.readTiles)
-    readScales.push_back(maths->scaleColumn(both(t.scale, t.x.scale)));
+    readScales.push_back(lateScale(t.scale, t.x));
   for (const KeyTile &t : graph.keyTiles)
-    keyScales.push_back(maths->scaleColumn(both(t.scale, t.k.scale)));
+    keyScales.push_back(lateScale(t.scale, t.k));
   // A scalar decay: 2^G(i) and 2^(G_C - G(j)) are columns.
   Value whole, rest, wholeBefore;
   if (scalar) {
@@ -455,7 +506,8 @@ void Prepare::tiles() {
     Value c, grow, growBefore, p, q;
     // To meet other blocks a row y decays to its block's end: by `tail`, or, of
     // what meets its own block, by `shrink` and then `end`, the same for all
-    // rows.
+    // rows. From there to the chunk's end it decays by q, which has `end` in
+    // it.
     Value shrink, end, tail;
     if (channel) {
       Value a = decayStrip(strip);
@@ -466,10 +518,11 @@ void Prepare::tiles() {
           }))
         growBefore = b.exp2(decayOf(Moment::Before, a));
       p = table(before);
-      q = table(after);
+      q = table(graph.bounded ? from : after);
       if (graph.bounded) {
         shrink = b.exp2(arith::NegFOp::create(b, c));
-        end = b.exp2(table(sums));
+        if (ends)
+          end = table(ends);
       } else {
         tail = b.exp2(b.sub(table(sums), c));
       }
@@ -477,7 +530,7 @@ void Prepare::tiles() {
         halves(a, strip, s.carried);
     }
     auto decayed = [&](Rows r) {
-      Value v = maths->vector(r, strip);
+      Value v = rowsStrip(r, strip);
       return channel ? b.mul(v, r.moment == Moment::Before ? growBefore : grow)
                      : v;
     };
@@ -508,9 +561,9 @@ void Prepare::tiles() {
         stores.push_back(Value());
         continue;
       }
-      Value v = maths->vector(t.k, strip);
+      Value v = rowsStrip(t.k, strip);
       if (channel)
-        v = shrink ? b.mul(shrunk(v), b.mul(end, q)) : b.mul(b.mul(v, tail), q);
+        v = b.mul(shrink ? shrunk(v) : b.mul(v, tail), q);
       if (scalar)
         v = b.mul(v, rest);
       stores.push_back(b.narrow(keyScales[i] ? b.mul(v, keyScales[i]) : v));
@@ -521,14 +574,14 @@ void Prepare::tiles() {
         y.push_back(Value());
         continue;
       }
-      Value v = maths->vector(r, strip);
+      Value v = rowsStrip(r, strip);
       y.push_back(
           b.narrow(channel ? b.mul(shrunk(v), shrink ? end : tail) : v));
     }
     if (!init.empty() && !byHalves) {
       SmallVector<Value> near;
       for (Rows r : yRows)
-        near.push_back(b.narrow(shrunk(maths->vector(r, strip))));
+        near.push_back(b.narrow(shrunk(rowsStrip(r, strip))));
       for (auto [i, score] : llvm::enumerate(graph.scores))
         s.carried[i] = tile::DotDiagOp::create(
             b, s.carried[i].getType(), x[position(xRows, score.x)],
@@ -678,9 +731,9 @@ void Prepare::scores() {
   }
   // Rows that were read raw bring their scale here, in fp32.
   for (auto [i, score] : llvm::enumerate(graph.scores)) {
-    if (score.x.raw)
+    if (score.x.raw && !earlyScale(score.x))
       matrices[i] = scaled(matrices[i], score.x.scale, false);
-    if (score.y.raw)
+    if (score.y.raw && !earlyScale(score.y))
       matrices[i] = scaled(matrices[i], score.y.scale, true);
   }
   if (teams == 1)
@@ -826,7 +879,7 @@ void Prepare::build() {
   }
   tiles();
   for (const Scores &score : graph.scores)
-    if (score.y.raw)
+    if (score.y.raw && !earlyScale(score.y))
       rowScale(score.y.scale);
   for (const ScoreTile &tile : graph.scoreTiles)
     rowScale(tile.columns);

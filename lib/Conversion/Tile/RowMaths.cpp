@@ -165,6 +165,17 @@ void RowMaths::collectReductions(Value value, llvm::SetVector<Value> &out) {
     out.insert(value); // After those it depends on.
 }
 
+StringRef RowMaths::squaredInput(Value value) {
+  auto mul = value.getDefiningOp<arith::MulFOp>();
+  auto wide = mul && mul.getLhs() == mul.getRhs()
+                  ? mul.getLhs().getDefiningOp<arith::ExtFOp>()
+                  : nullptr;
+  const Argument *argument = wide ? graph.argument(wide.getIn()) : nullptr;
+  return argument && argument->role == "input" && argument->element.isBF16()
+             ? StringRef(argument->name)
+             : StringRef();
+}
+
 bool RowMaths::needsSums(Value value) {
   llvm::SetVector<Value> sums;
   collectReductions(value, sums);
@@ -197,6 +208,10 @@ bool RowMaths::prepareReductions(ArrayRef<Value> values) {
         later.push_back(v);
       }
     }
+    // Squares of an input are the diagonal of its product with itself.
+    SmallVector<StringRef> squares;
+    for (Value v : now)
+      squares.push_back(squaredInput(v.getDefiningOp()->getOperand(0)));
     RankedTensorType strip = b.tensor({rows, 16});
     SmallVector<Value> init(now.size(), b.constant(0, strip));
     for (Value v : now)
@@ -210,17 +225,27 @@ bool RowMaths::prepareReductions(ArrayRef<Value> values) {
       b.setInsertionPointToStart(&body);
       newStrips();
       SmallVector<Value> sums;
-      for (Value v : now) {
+      for (auto [v, square] : llvm::zip(now, squares)) {
         Value carried = body.addArgument(strip, b.getLoc());
+        if (square.empty()) {
+          sums.push_back(
+              b.add(carried, vector(v.getDefiningOp()->getOperand(0), index)));
+          continue;
+        }
+        Value x = b.load(tiles.lookup(square),
+                         b.tensor({rows, 16}, /*half=*/true), index);
         sums.push_back(
-            b.add(carried, vector(v.getDefiningOp()->getOperand(0), index)));
+            tile::DotDiagOp::create(b, strip, x, x, carried, IntegerAttr()));
       }
       tile::YieldOp::create(b, sums);
     }
     newStrips();
     SmallVector<Value> columns;
-    for (Value sum : strips.getResults())
-      columns.push_back(tile::ReduceOp::create(b, b.tensor({rows}), sum));
+    for (auto [sum, square] : llvm::zip(strips.getResults(), squares))
+      columns.push_back(
+          square.empty()
+              ? Value(tile::ReduceOp::create(b, b.tensor({rows}), sum))
+              : Value(tile::DiagonalOp::create(b, b.tensor({rows}), sum)));
     columns = b.sumTeams(columns, teams);
     for (auto [v, sum] : llvm::zip(now, columns))
       scalars[v] = sum;

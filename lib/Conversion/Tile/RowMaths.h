@@ -82,6 +82,8 @@ public:
 
 private:
   void prepareScalars(Value value);
+  /// The input whose elements are squared in `value`; empty if none is.
+  llvm::StringRef squaredInput(Value value);
   void collectReductions(Value value, llvm::SetVector<Value> &out);
   Value elementwise(mlir::Operation *op, mlir::RankedTensorType type,
                     Value strip);

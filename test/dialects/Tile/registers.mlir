@@ -36,6 +36,7 @@ func.func @laid_out_vectors(%row: tensor<32xf32, #tile.layout<opb_row>>, %col: t
 // CHECK: tile.block_sum %{{.*}} to %{{.*}} : tensor<32x32xf32>, <2, 32, f32>
 // CHECK: tile.cumulate %{{.*}} to %{{.*}} : tensor<32xf32>, <1, 32, f32>
 // CHECK: %D = tile.dot_diag %{{.*}}, %{{.*}} onto %{{.*}} : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x16xf32>
+// CHECK: %sum = tile.diagonal %D : tensor<32x16xf32> -> tensor<32xf32>
 // CHECK: %[[H:D.*]] = tile.dot_diag %{{.*}}, %{{.*}} onto %{{.*}} half 2 : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x8xf32>
 // CHECK: tile.join_halves(%[[H]], %[[H]], %[[H]], %[[H]] : tensor<32x8xf32>, {{.*}}) -> tensor<32x16xf32>
 // CHECK: tile.join_halves({{.*}}) diagonal %{{.*}} : tensor<32xf32> -> tensor<32x16xf32>
@@ -52,6 +53,7 @@ func.func @blocks(%x: tensor<32x32xf32>, %h: tensor<32x32xbf16>, %c: tensor<32x1
   tile.block_sum %x to %F : tensor<32x32xf32>, <2, 32, f32>
   tile.cumulate %v to %G : tensor<32xf32>, <1, 32, f32>
   %4 = tile.dot_diag %h, %h onto %c : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x16xf32>
+  %10 = tile.diagonal %4 : tensor<32x16xf32> -> tensor<32xf32>
   %2 = tile.dot_diag %h, %h onto %c8 half 2 : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x8xf32>
   %3 = tile.join_halves(%2, %2, %2, %2 : tensor<32x8xf32>, tensor<32x8xf32>, tensor<32x8xf32>, tensor<32x8xf32>)
       -> tensor<32x16xf32>

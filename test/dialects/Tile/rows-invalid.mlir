@@ -118,6 +118,22 @@ func.func @reduce_c1(%x: tensor<64x16xf32>) {
 
 // -----
 
+func.func @diagonal_c1(%x: tensor<64x32xf32>) {
+  // expected-error @below {{'tile.diagonal' op expects blocks of type 'tensor<64x16xf32>', got 'tensor<64x32xf32>'}}
+  %y = tile.diagonal %x : tensor<64x32xf32> -> tensor<64xf32>
+  return
+}
+
+// -----
+
+func.func @diagonal_c2(%x: tensor<64x16xf32, #tile.layout<acc>>) {
+  // expected-error @below {{'tile.diagonal' op expects the result in layout acc_col, got linear}}
+  %y = tile.diagonal %x : tensor<64x16xf32, #tile.layout<acc>> -> tensor<64xf32, #tile.layout<linear>>
+  return
+}
+
+// -----
+
 func.func @reduce_c2(%x: tensor<64x16xf32, #tile.layout<acc>>) {
   // expected-error @below {{'tile.reduce' op expects the result in layout acc_col, got linear}}
   %y = tile.reduce %x : tensor<64x16xf32, #tile.layout<acc>> -> tensor<64xf32, #tile.layout<linear>>
