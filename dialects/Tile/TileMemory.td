@@ -173,6 +173,59 @@ def Tile_StoreOp : Tile_Op<"store"> {
   let hasVerifier = 1;
 }
 
+def Tile_StashOp : Tile_Op<"stash"> {
+  let summary = "leave a strip's registers in shared memory";
+  let description = [{
+    For the same threads to read again with `tile.unstash`, each its own: no barrier
+    is needed, and in what order they lie is nobody's business. A strip has room for
+    one matrix of f32 or for two of bf16, the second with `second`.
+
+    Constraints: (C1) the value is [r, 16], of an f32 tile [r, n]. (C2) `strip` is the
+    number of an enclosing `tile.strips`, whose strips lie in the tile. (C3) `second`
+    is of bf16. (C4) layouts: of f32 opb, of bf16 acc.
+
+    Example:
+    ```mlir
+    func.func @stash(%a: tensor<64x16xf32>, %x: tensor<64x16xbf16>, %kept: !tile.shared<64, 32, f32>) {
+      tile.strips 2 {
+      ^bb0(%strip: index):
+        tile.stash %a in %kept strip %strip : tensor<64x16xf32>, <64, 32, f32>
+        %b = tile.unstash %kept strip %strip : <64, 32, f32> -> tensor<64x16xf32>
+        tile.stash %x in %kept strip %strip second : tensor<64x16xbf16>, <64, 32, f32>
+        tile.yield
+      }
+      return
+    }
+    ```
+  }];
+  let arguments = (ins Tile_Tensor:$value, Tile_Shared32:$to, Index:$strip, UnitAttr:$second);
+  let assemblyFormat = "$value `in` $to `strip` $strip (`second` $second^)? attr-dict `:` type($value) `,` type($to)";
+  let hasVerifier = 1;
+}
+
+def Tile_UnstashOp : Tile_Op<"unstash"> {
+  let summary = "read a strip's registers back";
+  let description = [{
+    Constraints: as of `tile.stash`.
+
+    Example: see `tile.stash`.
+    ```mlir
+    func.func @unstash(%kept: !tile.shared<64, 16, f32>) {
+      tile.strips 1 {
+      ^bb0(%strip: index):
+        %b = tile.unstash %kept strip %strip : <64, 16, f32> -> tensor<64x16xf32>
+        tile.yield
+      }
+      return
+    }
+    ```
+  }];
+  let arguments = (ins Tile_Shared32:$from, Index:$strip, UnitAttr:$second);
+  let results = (outs Tile_Tensor:$result);
+  let assemblyFormat = "$from `strip` $strip (`second` $second^)? attr-dict `:` type($from) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Rings
 //===----------------------------------------------------------------------===//

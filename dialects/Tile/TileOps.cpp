@@ -347,6 +347,34 @@ LogicalResult StoreOp::verify() {
                                     : LayoutKind::Linear);
 }
 
+static LogicalResult verifyStash(Operation *op, Value value, SharedType tile,
+                                 Value strip, bool second) {
+  // stash_c2, unstash_c2
+  if (failed(expectStrip(op, strip, tile.getCols())))
+    return failure();
+  // stash_c1, unstash_c1
+  if (failed(expectTensor(op, "a value", value, {tile.getRows(), 16})))
+    return failure();
+  // stash_c3, unstash_c3
+  const bool half = getElementTypeOrSelf(value).isBF16();
+  if (second && !half)
+    return op->emitOpError()
+           << "expects 'second' of bf16, got " << value.getType();
+  // stash_c4, unstash_c4
+  return expectLayout(op, "the value", value,
+                      half ? LayoutKind::Acc : LayoutKind::Opb);
+}
+
+LogicalResult StashOp::verify() {
+  return verifyStash(*this, getValue(), getTo().getType(), getStrip(),
+                     getSecond());
+}
+
+LogicalResult UnstashOp::verify() {
+  return verifyStash(*this, getResult(), getFrom().getType(), getStrip(),
+                     getSecond());
+}
+
 //===----------------------------------------------------------------------===//
 // Rings
 //===----------------------------------------------------------------------===//

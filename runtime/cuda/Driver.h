@@ -108,6 +108,9 @@ enum : int {
     (CUstream stream, void (*function)(void *), void *data))                   \
   F(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * address, size_t bytes))        \
   F(cuMemFree, "cuMemFree_v2", (CUdeviceptr address))                          \
+  F(cuMemHostAlloc, "cuMemHostAlloc",                                          \
+    (void **memory, size_t bytes, unsigned flags))                             \
+  F(cuMemFreeHost, "cuMemFreeHost", (void *memory))                            \
   F(cuMemcpyHtoD, "cuMemcpyHtoD_v2",                                           \
     (CUdeviceptr to, const void *from, size_t bytes))                          \
   F(cuMemcpyDtoH, "cuMemcpyDtoH_v2",                                           \

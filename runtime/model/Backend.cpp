@@ -16,6 +16,8 @@ namespace plum::model {
 void FreeRows::operator()(float *rows) const {
   if (backend)
     backend->release(rows);
+  else if (host)
+    host->give(rows);
   else
     delete[] rows;
 }
@@ -30,7 +32,16 @@ Rows Work::rows(int64_t count, int64_t width) const {
 }
 
 Rows Backend::download(const View &x) {
-  Rows rows(x.count, x.width);
+  const size_t bytes = size_t(x.count * x.width) * sizeof(float);
+  std::shared_ptr<HostMemory> memory = hostMemory();
+  Rows rows;
+  if (void *block = memory ? memory->take(bytes) : nullptr) {
+    rows.count = x.count;
+    rows.width = x.width;
+    rows.own = {static_cast<float *>(block), FreeRows{nullptr, memory}};
+  } else {
+    rows = Rows(x.count, x.width);
+  }
   if (x.stride == x.width) {
     copyOut(rows.row(0), x.data, size_t(x.count * x.width) * sizeof(float));
     return rows;

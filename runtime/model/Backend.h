@@ -78,6 +78,8 @@ public:
   /// The products with `head` of the batch's rows, in this program's memory.
   virtual Rows end(const Work &work, Rows x, const Matrix &head) = 0;
   Rows download(const View &x);
+  /// Where `download` puts rows; null: anywhere.
+  virtual std::shared_ptr<HostMemory> hostMemory() { return nullptr; }
 
   virtual Rows embed(const Work &work, const Matrix &table) = 0;
   virtual void addPlaces(const Work &work, const View &x,

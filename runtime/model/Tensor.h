@@ -87,8 +87,18 @@ struct Matrix {
 
 class Backend;
 
+/// Memory of this program for rows that come from a device. Outlives them.
+class HostMemory {
+public:
+  virtual ~HostMemory() = default;
+  virtual void *take(size_t bytes) = 0; ///< Null: none of this kind.
+  virtual void give(void *block) = 0;   ///< Back, to be taken again.
+};
+
 struct FreeRows {
   Backend *backend = nullptr; ///< Whose memory it is; null: this program's.
+  std::shared_ptr<HostMemory> host =
+      nullptr; ///< Of this program, if not new's.
   void operator()(float *rows) const;
 };
 

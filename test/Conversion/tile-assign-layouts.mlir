@@ -89,3 +89,35 @@ tile.kernel @dead "prepare" chunk 16 warps 1 arguments [#tile.arg<"b" : f32>] bl
   %w = arith.extf %x : tensor<16x16xbf16> to tensor<16x16xf32>
   %b = tile.column "b" : tensor<16xf32>
 }
+
+// What waits in shared memory has the layout of the registers that it was and
+// will be in: f32 as what is cumulated, bf16 as a left operand.
+// CHECK-LABEL: tile.kernel @waits
+// CHECK: tile.stash %{{.*}} in %{{.*}} strip %{{.*}} : tensor<16x16xf32, #tile.layout<opb>>, <16, 16, f32>
+// CHECK: tile.unstash %{{.*}} : <16, 16, f32> -> tensor<16x16xf32, #tile.layout<opb>>
+// CHECK: tile.stash %{{.*}} second : tensor<16x16xbf16, #tile.layout<acc>>, <16, 16, f32>
+// CHECK: tile.unstash %{{.*}} second : <16, 16, f32> -> tensor<16x16xbf16, #tile.layout<acc>>
+// CHECK: tile.dot_diag %{{.*}} : tensor<16x16xbf16, #tile.layout<acc>>
+// CHECK: tile.diagonal %{{.*}} : tensor<16x16xf32, #tile.layout<acc>> -> tensor<16xf32, #tile.layout<acc_col>>
+tile.kernel @waits "prepare" chunk 16 warps 1 arguments [#tile.arg<"f" : bf16>] blob 64 {
+  %f = tile.alloc : <16, 16, bf16>
+  %kept = tile.alloc : <16, 16, f32>
+  tile.fetch "f" to %f : <16, 16, bf16>
+  tile.arrived
+  %zero = arith.constant dense<0.0> : tensor<16x16xf32>
+  %sum = tile.strips 1 init(%zero : tensor<16x16xf32>) {
+  ^bb0(%strip: index, %carried: tensor<16x16xf32>):
+    %h = tile.load %f strip %strip : <16, 16, bf16> -> tensor<16x16xbf16>
+    %x = arith.extf %h : tensor<16x16xbf16> to tensor<16x16xf32>
+    tile.stash %x in %kept strip %strip : tensor<16x16xf32>, <16, 16, f32>
+    %y = tile.unstash %kept strip %strip : <16, 16, f32> -> tensor<16x16xf32>
+    %c = tile.cumsum %y : tensor<16x16xf32> -> tensor<16x16xf32>
+    %n = arith.truncf %c : tensor<16x16xf32> to tensor<16x16xbf16>
+    tile.stash %n in %kept strip %strip second : tensor<16x16xbf16>, <16, 16, f32>
+    %m = tile.unstash %kept strip %strip second : <16, 16, f32> -> tensor<16x16xbf16>
+    %d = tile.dot_diag %m, %m onto %carried : tensor<16x16xbf16>, tensor<16x16xbf16> -> tensor<16x16xf32>
+    tile.yield %d : tensor<16x16xf32>
+  } : tensor<16x16xf32>
+  %s = tile.diagonal %sum : tensor<16x16xf32> -> tensor<16xf32>
+  tile.export_vector %s tokens to 0 : tensor<16xf32>
+}

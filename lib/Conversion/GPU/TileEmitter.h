@@ -126,6 +126,9 @@ private:
   //===--- Memory (TileMemory.cpp) ----------------------------------------===//
   void load(tile::LoadOp op);
   void store(tile::StoreOp op);
+  void stash(tile::StashOp op);
+  void unstash(tile::UnstashOp op);
+  Value stashAt(Value tile, Value strip, bool second);
   void element(tile::ElementOp op);
   void param(tile::ParamOp op);
   /// Asks for the params of the kernel: what is read later is known by then.

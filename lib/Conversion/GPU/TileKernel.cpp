@@ -16,6 +16,7 @@
 
 #include "plum/ABI/GpuABI.h"
 #include "plum/Conversion/Passes.h"
+#include "plum/Target/GpuChip.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -23,6 +24,10 @@
 using namespace mlir;
 using namespace plum;
 using namespace plum::gpu;
+
+/// Of a multiprocessor: registers, and bytes of shared memory that it keeps for
+/// itself with each block.
+static constexpr int64_t kRegisters = 65536, kReservedBytes = 1024;
 
 #define ARG(NAME) int64_t(offsetof(plum_gpu_args, NAME))
 
@@ -362,6 +367,12 @@ KernelShape TileEmitter::emit() {
                  [&] { p.bulkWaitRead(0); });
     });
     shape.threads = threads;
+    // A second block hides the waits of the first: worth the registers that it
+    // takes, where shared memory has room for both and each keeps 128.
+    const int64_t room = gpuChipOf(p.chip.sm).sharedBytes + kReservedBytes;
+    const int64_t half = kRegisters / (2 * threads);
+    if (2 * (sharedBytes + kReservedBytes) <= room && half == 128)
+      shape.registers = half;
     return shape;
   }
   // Registers of a thread at the launch; then those of the producers' warpgroup
@@ -854,6 +865,8 @@ void TileEmitter::emitOp(Operation *op) {
       })
       .Case([&](tile::LoadOp o) { load(o); })
       .Case([&](tile::StoreOp o) { store(o); })
+      .Case([&](tile::StashOp o) { stash(o); })
+      .Case([&](tile::UnstashOp o) { unstash(o); })
       .Case([&](tile::ElementOp o) { element(o); })
       .Case([&](tile::ParamOp o) { param(o); })
       .Case([&](tile::ColumnOp o) { column(o); })

@@ -186,6 +186,39 @@ void TileEmitter::store(tile::StoreOp op) {
     storeBlock(to, warp, p.i32(first + s), ArrayRef(v).slice(4 * s, 4));
 }
 
+/// The first or second four registers of this thread: the first of all threads
+/// lie before the second. Strips of a team lie together.
+Value TileEmitter::stashAt(Value tile, Value strip, bool second) {
+  const SharedTile &at = tiles.find(tile)->second;
+  const int64_t bytes = at.type.getRows() * 16 * 4;
+  Value mine = p.shl(p.bitAnd(tid, warps * 32 - 1), 4);
+  if (teams > 1)
+    mine = p.add(mine, p.mul(team, stripCount(strip) * bytes));
+  return p.at(p.at(at.base, mine),
+              constantIndex(strip) * bytes + second * bytes / 2);
+}
+
+void TileEmitter::stash(tile::StashOp op) {
+  Values &v = use(op.getValue());
+  for (size_t i = 0; i < v.size(); i += 4)
+    p.store(p.vector(ArrayRef(v).slice(i, 4)),
+            stashAt(op.getTo(), op.getStrip(), op.getSecond() || i));
+}
+
+void TileEmitter::unstash(tile::UnstashOp op) {
+  RankedTensorType type = tensorOf(op.getResult());
+  Type element = type.getElementType().isF32() ? Type(p.getF32Type())
+                                               : Type(p.getI32Type());
+  Values out;
+  for (int64_t i = 0; i < registerCount(type, threads); i += 4) {
+    Value four = p.load(p.vec(element, 4), stashAt(op.getFrom(), op.getStrip(),
+                                                   op.getSecond() || i));
+    for (int64_t j = 0; j < 4; ++j)
+      out.push_back(p.element(four, j));
+  }
+  set(op.getResult(), out);
+}
+
 Value TileEmitter::blockAt(const SharedTile &tile, Value I, Value J,
                            bool swap) {
   Value offset =
@@ -572,13 +605,14 @@ void TileEmitter::exportMatrix(tile::ExportMatrixOp op) {
   Values &v = use(op.getValue());
   RankedTensorType type = tensorOf(op.getValue());
   Value to = p.at(blob, op.getBlob());
-  Value row = p.add(p.shl(warp, 4), g);
+  // Not from the row's number, which would stay in a register from the start.
+  Value row = p.add(p.shl(warp, 11), p.shl(p.bitAnd(lane, 28), 5));
   const int64_t R = type.getDimSize(0);
   // What is left of the last panel is zero, so that the blob is written.
   const int64_t used = type.getDimSize(1) / 8;
   for (int64_t j = 0; j < (used + 7) / 8 * 8; ++j) {
     Value piece = p.bitXor(p.i32(j % 8), g);
-    Value offset = p.add(p.add(p.shl(row, 7), p.shl(piece, 4)), p.shl(t, 2));
+    Value offset = p.add(p.add(row, p.shl(piece, 4)), p.shl(t, 2));
     Value at = p.at(p.at(to, p.toI64(offset)), j / 8 * R * 128);
     p.store(j < used ? v[2 * j] : p.i32(0), at);
     p.store(j < used ? v[2 * j + 1] : p.i32(0), p.at(at, 8 * 128));

@@ -144,7 +144,7 @@ void TileEmitter::reduce(tile::ReduceOp op) {
 /// 8 columns and 8 rows on.
 void TileEmitter::diagonal(tile::DiagonalOp op) {
   Values &v = use(op.getValue());
-  Value odd = p.eq(p.bitAnd(g, 1), p.i32(1));
+  Value odd = p.cmp(arith::CmpIPredicate::ne, p.bitAnd(lane, 4), p.i32(0));
   Value from = p.add(p.shl(g, 2), p.shr(g, 1));
   Values out;
   for (int64_t at : {0, 6})

@@ -133,6 +133,15 @@ LogicalResult Assignment::visit(Operation *op) {
     operands(K::Opb);
     return success();
   }
+  auto ofStash = [](Value v) {
+    return getElementTypeOrSelf(v).isBF16() ? K::Acc : K::Opb;
+  };
+  if (auto unstash = dyn_cast<UnstashOp>(op))
+    return fix(op, unstash.getResult(), ofStash(unstash.getResult()));
+  if (auto stash = dyn_cast<StashOp>(op)) {
+    want(op->getOpOperand(0), ofStash(stash.getValue()));
+    return success();
+  }
   if (isa<BlockSumOp>(op)) {
     want(op->getOpOperand(0), K::Opb);
     return success();

@@ -23,8 +23,9 @@
 //
 // A pass over the strips of 16 columns keeps little in registers. The first
 // pass has the gates and the sums per block, which warps exchange; the second
-// makes every tile and the diagonal, from the gates that the first kept or,
-// where it needs the registers, from new ones.
+// makes every tile and the diagonal, from the gates that the first kept. Where
+// the sums of halves need the registers, gates wait in shared memory, each
+// thread's own, and rows x of scores after them in the same place.
 //
 //===----------------------------------------------------------------------===//
 
@@ -79,6 +80,8 @@ private:
   void keyWeights();
   void keySum();
   Value rowScale(const Scale &scale);
+  /// The scale as a column, or a number: from there, or as it was made.
+  Value column(const Scale &scale);
   Value decayOf(Moment moment, Value a);
   /// A scale that rows have from the first product on: where they are rewritten
   /// anyway, and it differs from row to row.
@@ -101,6 +104,7 @@ private:
   llvm::StringMap<Value> inputs;  ///< Raw tiles [R, d].
   SmallVector<Value> free;        ///< Raw tiles, reusable strip by strip.
   Value logDecay;                 ///< [R, K] or [R]
+  Value stash;                    ///< Unbounded decays, once they are made.
   Value base2;                    ///< log2 e, 0 in rows past the end.
   Value sums;                     ///< F [blocks, K]
   Value before, after, between;   ///< 2^P, 2^Q tables; 2^(sums between).
@@ -168,7 +172,7 @@ SmallVector<Value> Prepare::strips(int64_t columns, ArrayRef<Value> init,
 Value Prepare::earlyScale(const Rows &r) {
   if (!r.raw || graph.decay != Graph::Decay::Channel)
     return Value();
-  Value scale = maths->scaleColumn(r.scale);
+  Value scale = column(r.scale);
   return scale && isa<RankedTensorType>(scale.getType()) ? scale : Value();
 }
 
@@ -283,6 +287,17 @@ void Prepare::rowSums() {
     channelSums();
   if (channel && !(early && exchanged))
     tile::BarrierOp::create(b);
+  // Sums of halves need the registers that these scales would stay in.
+  if (channel && !graph.bounded) {
+    for (const SolveTile &t : graph.solveTiles) {
+      rowScale(t.rows);
+      rowScale(t.columns);
+    }
+    for (const Scores &s : graph.scores)
+      for (const Rows *r : {&s.x, &s.y})
+        if (earlyScale(*r))
+          rowScale(r->scale);
+  }
   // Scales are columns that every strip uses: make them once, out here.
   for (const ReadTile &t : graph.readTiles)
     maths->scaleColumn(t.scale);
@@ -303,10 +318,13 @@ static Value toBase2(TileBuilder &b, Value decay, bool linear) {
   return arith::MaximumFOp::create(b, log, b.constant(-1000, type));
 }
 
-/// The base-2 log decay of a strip: from registers, or made again.
+/// The base-2 log decay of a strip: made, or from where it was left.
 Value Prepare::decayStrip(Value strip) {
   if (logDecay)
     return tile::StripOp::create(b, b.tensor({R, 16}), logDecay, strip);
+  if (stash)
+    return tile::UnstashOp::create(b, b.tensor({R, 16}), stash, strip,
+                                   /*second=*/false);
   Value a = maths->vector(graph.logDecay, strip);
   if (base2) // A bounded decay is a number, whatever the row.
     return b.mul(a, base2);
@@ -320,15 +338,21 @@ void Prepare::channelSums() {
     base2 = tile::ValidOp::create(b, log.getType(), log, b.getF32FloatAttr(0));
   }
   sums = b.alloc(b.shared(blocks, K, /*half=*/false));
+  Value space;
+  if (!graph.bounded)
+    space = b.alloc(b.shared(R, K, /*half=*/false));
   SmallVector<Value> kept = strips(K, {}, [&](Value strip, Strips &s) {
     Value a = decayStrip(strip);
     tile::BlockSumOp::create(b, a, sums, strip);
     // The sums of halves need the registers that the decays would stay in.
     if (graph.bounded)
       s.pieces.push_back(a);
+    else
+      tile::StashOp::create(b, a, space, strip, /*second=*/false);
   });
   if (!kept.empty())
     logDecay = kept[0];
+  stash = space;
 }
 
 void Prepare::tables() {
@@ -382,6 +406,16 @@ void Prepare::halves(Value a, Value strip, MutableArrayRef<Value> sums) {
   const RankedTensorType block = b.tensor({R, 16});
   const bool looksBefore = llvm::any_of(
       xRows, [](const Rows &r) { return r.moment == Moment::Before; });
+  // Rows that meet themselves, first: then they are no longer in registers.
+  size_t dots = graph.scores.size() * std::size(kHalves);
+  for (const Scores &score : graph.scores)
+    if (!score.strict()) {
+      Value products =
+          b.mul(rowsStrip(score.x, strip), rowsStrip(score.y, strip));
+      sums[dots] =
+          b.add(sums[dots], tile::ReduceOp::create(b, b.tensor({R}), products));
+      ++dots;
+    }
   unsigned next = 0;
   for (int64_t half : kHalves) {
     auto decay = [&](bool exclusive) {
@@ -404,13 +438,6 @@ void Prepare::halves(Value a, Value strip, MutableArrayRef<Value> sums) {
           y[position(yRows, score.y)], sum, b.getI64IntegerAttr(half));
     }
   }
-  for (const Scores &score : graph.scores)
-    if (!score.strict()) {
-      Value dots = b.mul(rowsStrip(score.x, strip), rowsStrip(score.y, strip));
-      sums[next] =
-          b.add(sums[next], tile::ReduceOp::create(b, b.tensor({R}), dots));
-      ++next;
-    }
 }
 
 /// The diagonal blocks from those sums.
@@ -491,6 +518,8 @@ void Prepare::tiles() {
     rest = b.exp2(b.sub(end, g));
   }
 
+  // Once a strip's decays are read, its rows x can lie in their place.
+  auto inStash = [&](size_t x) { return stash && x < 2; };
   auto isRaw = [&](const Rows &r) { return direct(r); };
   auto isSet = [](Value v) { return bool(v); };
   const bool work =
@@ -511,6 +540,8 @@ void Prepare::tiles() {
     Value shrink, end, tail;
     if (channel) {
       Value a = decayStrip(strip);
+      if (byHalves) // First, while nothing else is in registers.
+        halves(a, strip, s.carried);
       c = decayOf(Moment::After, a);
       grow = b.exp2(c);
       if (llvm::any_of(graph.readTiles, [](const ReadTile &t) {
@@ -526,8 +557,6 @@ void Prepare::tiles() {
       } else {
         tail = b.exp2(b.sub(table(sums), c));
       }
-      if (byHalves)
-        halves(a, strip, s.carried);
     }
     auto decayed = [&](Rows r) {
       Value v = rowsStrip(r, strip);
@@ -540,7 +569,10 @@ void Prepare::tiles() {
       if (direct(r))
         continue;
       x[i] = b.narrow(decayed(r));
-      s.pieces.push_back(x[i]);
+      if (inStash(i))
+        tile::StashOp::create(b, x[i], stash, strip, /*second=*/i == 1);
+      else
+        s.pieces.push_back(x[i]);
     }
     for (auto [t, scale] : llvm::zip(graph.readTiles, readScales)) {
       if (t.isRaw()) {
@@ -609,10 +641,17 @@ void Prepare::tiles() {
       diagonals.push_back(
           tile::MaskOp::create(b, out[i].getType(), out[i], !score.strict()));
   size_t piece = init.size();
-  for (Rows r : xRows)
-    xs.push_back(direct(r) ? b.load(inputs.lookup(graph.arguments[*r.raw].name),
-                                    b.tensor({R, K}, true))
-                           : out[piece++]);
+  for (auto [i, r] : llvm::enumerate(xRows))
+    if (direct(r))
+      xs.push_back(b.load(inputs.lookup(graph.arguments[*r.raw].name),
+                          b.tensor({R, K}, true)));
+    else if (inStash(i))
+      xs.push_back(strips(K, {}, [&, i = i](Value strip, Strips &s) {
+        s.pieces.push_back(tile::UnstashOp::create(
+            b, b.tensor({R, 16}, /*half=*/true), stash, strip, i == 1));
+      })[0]);
+    else
+      xs.push_back(out[piece++]);
 }
 
 /// A scale where every thread can read all of it; stored on first use, which
@@ -629,6 +668,13 @@ Value Prepare::rowScale(const Scale &scale) {
                         b.getI64IntegerAttr(0));
   rowScales.push_back({scale, tile});
   return tile;
+}
+
+Value Prepare::column(const Scale &scale) {
+  for (auto &[known, tile] : rowScales)
+    if (known == scale)
+      return b.load(tile, b.tensor({R}));
+  return maths->scaleColumn(scale);
 }
 
 /// What the scan multiplies rows of products and blocks with.
@@ -752,7 +798,7 @@ void Prepare::scores() {
 /// A matrix times a scale of its rows, or of its columns, which was left in
 /// shared memory before the barrier.
 Value Prepare::scaled(Value m, const Scale &scale, bool alongRows) {
-  Value s = maths->scaleColumn(scale);
+  Value s = column(scale);
   if (!s)
     return m;
   if (s.getType().isF32())
@@ -789,7 +835,7 @@ void Prepare::exportScores(ArrayRef<Value> matrices, int64_t team) {
     if (!mine(t.scores))
       continue;
     Value n = scaled(matrices[t.scores], t.rows, false);
-    Value scale = maths->scaleColumn(t.columns);
+    Value scale = column(t.columns);
     if (scale)
       scale = b.fit(scale, b.tensor({R}));
     const SolveSpace &space = solveSpaces[i];

@@ -86,6 +86,9 @@ public:
   void clear(void *block, size_t bytes) override {
     machine->clear(block, bytes);
   }
+  std::shared_ptr<HostMemory> hostMemory() override {
+    return machine->pinned();
+  }
   DType cacheType() const override {
     return options.compute == Compute::BF16 ? DType::BF16 : DType::F32;
   }

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/model/gpu/Machine.h"
+#include "runtime/model/gpu/PinnedMemory.h"
 
 namespace plum::model {
 
@@ -35,6 +36,7 @@ Result<std::unique_ptr<Machine>> Machine::open(int ordinal) {
   if (!blas)
     return blas.error();
   machine->blas = std::move(*blas);
+  machine->pages = pinnedMemory(machine->gpu);
   machine->library = std::make_unique<Kernels>(machine->gpu);
   if (Status status = machine->library->load(); !status)
     return status.error();

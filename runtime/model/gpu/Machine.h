@@ -52,6 +52,8 @@ public:
   void copy(void *to, const void *from, size_t bytes);
   void clear(void *block, size_t bytes);
   void wait();
+  /// Memory of this program that copies are fastest to.
+  const std::shared_ptr<HostMemory> &pinned() const { return pages; }
   /// Bytes read and written in a second by a large copy; 0 with an error.
   double copyRate();
 
@@ -85,6 +87,7 @@ private:
   std::shared_ptr<const runtime::cuda::Device> gpu;
   std::unique_ptr<runtime::cuda::Kernels> library;
   std::unique_ptr<CublasLt> blas;
+  std::shared_ptr<HostMemory> pages;
   runtime::cuda::Stream lane;
   runtime::cuda::Event start, end; ///< Of an operation that is timed.
   std::optional<Error> failure;

@@ -243,3 +243,59 @@ func.func @row_dots_c2(%q: !tile.shared<64, 32, bf16>, %z: !tile.shared<1, 32, f
   tile.row_dots %q, %z to %z : <64, 32, bf16>, <1, 32, f32>, <1, 32, f32>
   return
 }
+
+// -----
+
+func.func @stash_c1(%a: tensor<64x32xf32>, %kept: !tile.shared<64, 32, f32>) {
+  tile.strips 2 {
+  ^bb0(%strip: index):
+    // expected-error @below {{'tile.stash' op expects a value of type 'tensor<64x16xf32>', got 'tensor<64x32xf32>'}}
+    tile.stash %a in %kept strip %strip : tensor<64x32xf32>, <64, 32, f32>
+    tile.yield
+  }
+  return
+}
+
+// -----
+
+func.func @stash_c2(%a: tensor<64x16xf32>, %kept: !tile.shared<64, 32, f32>, %i: index) {
+  // expected-error @below {{'tile.stash' op expects the strip of a 'tile.strips'}}
+  tile.stash %a in %kept strip %i : tensor<64x16xf32>, <64, 32, f32>
+  return
+}
+
+// -----
+
+func.func @stash_c3(%a: tensor<64x16xf32>, %kept: !tile.shared<64, 16, f32>) {
+  tile.strips 1 {
+  ^bb0(%strip: index):
+    // expected-error @below {{'tile.stash' op expects 'second' of bf16, got 'tensor<64x16xf32>'}}
+    tile.stash %a in %kept strip %strip second : tensor<64x16xf32>, <64, 16, f32>
+    tile.yield
+  }
+  return
+}
+
+// -----
+
+func.func @stash_c4(%a: tensor<64x16xf32, #tile.layout<acc>>, %kept: !tile.shared<64, 16, f32>) {
+  tile.strips 1 {
+  ^bb0(%strip: index):
+    // expected-error @below {{'tile.stash' op expects the value in layout opb, got acc}}
+    tile.stash %a in %kept strip %strip : tensor<64x16xf32, #tile.layout<acc>>, <64, 16, f32>
+    tile.yield
+  }
+  return
+}
+
+// -----
+
+func.func @unstash_c4(%kept: !tile.shared<64, 16, f32>) {
+  tile.strips 1 {
+  ^bb0(%strip: index):
+    // expected-error @below {{'tile.unstash' op expects the value in layout acc, got opb}}
+    %x = tile.unstash %kept strip %strip : <64, 16, f32> -> tensor<64x16xbf16, #tile.layout<opb>>
+    tile.yield
+  }
+  return
+}

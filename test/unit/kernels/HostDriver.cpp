@@ -189,6 +189,16 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   std::free(pointer(address));
   return CUDA_SUCCESS;
 }
+CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  CUdeviceptr address;
+  CUresult result = cuMemAlloc_v2(&address, bytes);
+  *memory = result == CUDA_SUCCESS ? pointer(address) : nullptr;
+  return result;
+}
+CUresult cuMemFreeHost(void *memory) {
+  std::free(memory);
+  return CUDA_SUCCESS;
+}
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
   std::memcpy(pointer(to), from, bytes);
   return CUDA_SUCCESS;

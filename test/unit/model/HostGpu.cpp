@@ -16,9 +16,9 @@ namespace plum::model::test {
 namespace {
 
 /// A memory of the CPU in a stream: every run is a host function of it.
-class HostMemory : public MemoryKernel {
+class HostKernel : public MemoryKernel {
 public:
-  HostMemory(Machine &machine, std::shared_ptr<MemoryKernel> kernel)
+  HostKernel(Machine &machine, std::shared_ptr<MemoryKernel> kernel)
       : machine(machine), kernel(std::move(kernel)) {}
   const runtime::Manifest &manifest() const override {
     return kernel->manifest();
@@ -79,7 +79,7 @@ std::shared_ptr<GpuBackend> hostGpu(GpuBackendOptions options) {
     if (!kernel)
       return kernel.error();
     return std::shared_ptr<MemoryKernel>(
-        std::make_shared<HostMemory>(on, std::move(*kernel)));
+        std::make_shared<HostKernel>(on, std::move(*kernel)));
   };
   return std::make_shared<GpuBackend>(openMachine(), std::move(options));
 }

@@ -331,6 +331,16 @@ int cuMemFree_v2(uint64_t address) {
   --state.allocations;
   return 0;
 }
+int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
+  (void)flags;
+  uint64_t address = 0;
+  int result = cuMemAlloc_v2(&address, bytes);
+  *memory = (void *)(uintptr_t)address;
+  return result;
+}
+int cuMemFreeHost(void *memory) {
+  return cuMemFree_v2((uint64_t)(uintptr_t)memory);
+}
 int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
   ENTER_CONTEXT;
   memcpy((void *)(uintptr_t)to, from, bytes);
