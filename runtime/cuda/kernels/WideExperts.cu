@@ -213,9 +213,9 @@ template <typename Format, bool Gated, int Index> struct WideProduct {
     for (int i = 0; i < 2; ++i) {
       const float gate = i ? widenHigh(gates) : widenLow(gates);
       const float up = i ? widenHigh(ups) : widenLow(ups);
-      y[i] = i >= columns ? 0
-             : args.situ  ? situ(gate, up, args.beta, args.lambda)
-                          : silu(gate) * up;
+      y[i] = i >= columns
+                 ? 0
+                 : GatedBf16(args.situ, args.beta, args.lambda)(gate, up);
     }
     return narrowPair(y[0], y[1]);
   }

@@ -272,8 +272,10 @@ TEST(Moe, HasWideProductsOfEverySize) {
   // Several groups of rows, rings that go around, one expert's tokens in one
   // tile or two.
   for (ExpertFormat format : {ExpertFormat::MXFP4, ExpertFormat::BF16}) {
-    Mixture mixture(format, 1, 1, 672, 288, false);
+    Mixture mixture(format, 1, 1, 352, 160, false);
     for (int64_t tokens : {3, 12, 27, 48, 60, 77, 90, 111, 128, 150}) {
+      if (format == ExpertFormat::BF16 && tokens % 10)
+        continue;
       Matrix x = mixture.inputs(tokens), logits = mixture.logits(tokens);
       mixture.layer.products = MoeProducts::Narrow;
       Matrix first = mixture.run(x, logits);
