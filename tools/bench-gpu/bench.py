@@ -191,7 +191,7 @@ def errors_of(layer, t, shape, guards, sample):
         for name, x in t.final.items():
             got = x[slot, sample]
             if end == begin:  # nothing may change, not a bit
-                good &= bool((got == states[name].to(got.dtype)).all())
+                good &= bool((got.cpu() == states[name].to(got.dtype)).all())
             else:
                 note("S", relative(got, states[name]))
     for name, x in t.final.items():

@@ -186,14 +186,14 @@ struct Costs {
 } // namespace
 
 static int fail(const std::string &text) {
-  fprintf(stderr, "plum-launch-cost: error: %s\n", text.c_str());
+  fprintf(stderr, "%s\n", text.c_str());
   return 1;
 }
 
 int main(int argc, char **argv) {
   int batches = argc == 3 ? std::atoi(argv[2]) : 100;
   if (argc < 2 || argc > 3 || batches < 1)
-    return fail("expected BUNDLE [BATCHES]");
+    return fail("error: expected plum-launch-cost BUNDLE [BATCHES]");
   Result<Manifest> manifest = readManifest(argv[1]);
   if (!manifest)
     return fail(manifest.error().str());
