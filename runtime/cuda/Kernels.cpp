@@ -24,6 +24,17 @@ size_t numberAfter(std::string_view ptx, std::string_view what, size_t begin,
 
 } // namespace
 
+/// PTX of a target like sm_90a runs on that architecture and on no later one.
+static bool runsOn(const Device &device, std::string_view ptx) {
+  constexpr std::string_view target = ".target ";
+  size_t at = ptx.find(target);
+  if (at == ptx.npos)
+    return true;
+  std::string_view name = ptx.substr(at + target.size());
+  name = name.substr(0, name.find_first_of(", \t\r\n"));
+  return !name.ends_with('a') || name == device.architecture() + "a";
+}
+
 // What clang writes of a kernel:
 //   .visible .entry plum_gather(
 //   	.param .align 8 .b8 plum_gather_param_0[88]
@@ -35,6 +46,8 @@ Kernels::Kernels(std::shared_ptr<const Device> device)
   constexpr std::string_view entry = ".entry ";
   for (size_t i = 0; i < kernelTexts().size(); ++i) {
     std::string_view ptx = kernelTexts()[i].ptx;
+    if (!runsOn(*gpu, ptx))
+      continue;
     for (size_t at = ptx.find(entry); at != ptx.npos;
          at = ptx.find(entry, at)) {
       at += entry.size();

@@ -7,7 +7,8 @@
 // compiled when Plum is built (runtime/cuda/kernels), and the library carries
 // the PTX as text: one module for each source file. A module is loaded when the
 // first of its kernels is launched, through the cache of Code.h; `load` does it
-// for all, which has to happen before a stream is captured.
+// for all, which has to happen before a stream is captured. Kernels that are
+// for one architecture alone (sm_90a) are not there on another GPU.
 //
 // A launch is a kernel's name, a grid and one struct. The block's size and the
 // struct's are in the PTX: a caller cannot get the one wrong, and a wrong

@@ -80,6 +80,13 @@ Status checkLayer(const MoeLayer &layer) {
   return Status::ok();
 }
 
+double pairsOfExpert(const MoeLayer &layer, int64_t tokens) {
+  return double(tokens) * double(layer.chosen) / double(layer.experts);
+}
+
+/// From so many pairs of an expert on, on average.
+constexpr double kWideFrom = 4;
+
 /// By the pairs that an expert has on average: few, and memory is the bound;
 /// many, and it is the tensor cores.
 const MoeShape *shapeOf(const MoeLayer &layer, int64_t tokens) {
@@ -89,13 +96,32 @@ const MoeShape *shapeOf(const MoeLayer &layer, int64_t tokens) {
         return &shape;
     return nullptr;
   }
-  const double mean =
-      double(tokens) * double(layer.chosen) / double(layer.experts);
+  const double mean = pairsOfExpert(layer, tokens);
   constexpr double limits[] = {4, 10, 20, 48, 96};
   size_t i = 0;
   while (i < std::size(limits) && mean > limits[i])
     ++i;
   return &kMoeShapes[i];
+}
+
+const WideShape *wideShapeOf(const MoeLayer &layer, int64_t tokens) {
+  if (layer.tile) {
+    for (const WideShape &shape : kWideShapes)
+      if (shape.tokens == layer.tile)
+        return &shape;
+    return nullptr;
+  }
+  return &kWideShapes[pairsOfExpert(layer, tokens) > 8];
+}
+
+/// Panels of a tile's row are as wide as the steps that read them.
+int64_t panelBytes(const ExpertMatrix &matrix) {
+  const int64_t step = blockOf(matrix.format).columns;
+  return ceilDiv(matrix.columns, step) * step * 2;
+}
+
+const char *nameOf(ExpertFormat format) {
+  return format == ExpertFormat::MXFP4 ? "mxfp4" : "bf16";
 }
 
 bool aligned(const Rows &rows) {
@@ -111,6 +137,10 @@ template <typename T> T *pointer(CUdeviceptr address) {
 
 int64_t ExpertMatrix::expertBytes() const {
   return blocksOf(*this) * blockOf(format).bytes;
+}
+
+bool hasWideProducts(const Kernels &kernels) {
+  return kernels.threads("plum_wide_mxfp4_128") != 0;
 }
 
 Status packExpert(const Kernels &kernels, CUstream stream,
@@ -144,18 +174,32 @@ Result<MoePass> MoePass::layOut(const MoeLayer &layer, int64_t tokens,
                                 CUdeviceptr workspace) {
   if (Status status = checkLayer(layer); !status)
     return status.error();
-  const MoeShape *shape = shapeOf(layer, tokens);
-  if (!shape)
-    return refuse("products of experts have tiles of 8, 16, 32, 48, 96 or 128 "
-                  "tokens, not " +
-                  std::to_string(layer.tile));
+  MoePass pass;
+  // Hidden values are written as the next product reads them.
+  pass.wide = layer.down.format == layer.gate.format &&
+              (layer.products == MoeProducts::Wide ||
+               (layer.products == MoeProducts::ByTokens &&
+                pairsOfExpert(layer, tokens) >= kWideFrom));
+  if (pass.wide) {
+    const WideShape *shape = wideShapeOf(layer, tokens);
+    if (!shape)
+      return refuse("wide products of experts have tiles of 16 or 128 tokens, "
+                    "not " +
+                    std::to_string(layer.tile));
+    pass.tile = shape->tokens;
+  } else {
+    const MoeShape *shape = shapeOf(layer, tokens);
+    if (!shape)
+      return refuse("products of experts have tiles of 8, 16, 32, 48, 96 or "
+                    "128 tokens, not " +
+                    std::to_string(layer.tile));
+    pass.tile = shape->tokens;
+  }
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   if (tokens < 0 || tokens > most / layer.chosen)
     return refuse("a mixture of experts takes up to 2^31 pairs, got " +
                   std::to_string(tokens) + " tokens");
-  MoePass pass;
   pass.layer = layer;
-  pass.tile = shape->tokens;
   pass.tokens = tokens;
   pass.pairs = tokens * layer.chosen;
   pass.chunks = ceilDiv(pass.pairs, kMoeChunk);
@@ -173,7 +217,16 @@ Result<MoePass> MoePass::layOut(const MoeLayer &layer, int64_t tokens,
   pass.histogram = take(pass.chunks * layer.experts * 4);
   pass.tileList = take(pass.tiles * int64_t(sizeof(MoeTile)));
   pass.tileCount = take(4);
-  pass.hidden = rowsAt(take(pass.pairs * layer.gate.rows * 2), layer.gate.rows);
+  if (pass.wide) {
+    // Tiles are rounded up to 8 or to a multiple of 16.
+    const int64_t rows =
+        std::min(pass.pairs + 15 * pass.tiles, 16 * pass.pairs);
+    pass.panels = take(rows * panelBytes(layer.gate));
+    pass.hiddenPanels = take(rows * panelBytes(layer.down));
+  } else {
+    pass.hidden =
+        rowsAt(take(pass.pairs * layer.gate.rows * 2), layer.gate.rows);
+  }
   pass.results =
       rowsAt(take(pass.pairs * layer.down.rows * 2), layer.down.rows);
   return pass;
@@ -222,6 +275,7 @@ Status MoePass::plan(const Kernels &kernels, CUstream stream) const {
   args.chunks = chunks;
   args.count = int32_t(layer.experts);
   args.tileTokens = int32_t(tile);
+  args.even = wide;
   if (chunks == 1)
     return kernels.launch(stream, "plum_moe_plan", {1}, args);
   const std::pair<const char *, int64_t> steps[] = {{"plum_moe_count", chunks},
@@ -233,8 +287,61 @@ Status MoePass::plan(const Kernels &kernels, CUstream stream) const {
   return Status::ok();
 }
 
+Status MoePass::gather(const Kernels &kernels, CUstream stream) const {
+  if (!wide)
+    return Status::ok();
+  MoeGatherArgs args;
+  args.x = x;
+  args.divisor = int32_t(layer.chosen);
+  args.columns = int32_t(layer.gate.columns);
+  args.panels = pointer<char>(panels);
+  args.tiles = pointer<const MoeTile>(tileList);
+  args.tileCount = pointer<const int32_t>(tileCount);
+  args.order = pointer<const int32_t>(order);
+  return kernels.launch(
+      stream, std::string("plum_moe_gather_") + nameOf(layer.gate.format),
+      {tiles, panelRows(int(std::min(tile, pairs))) / 8}, args);
+}
+
+Status MoePass::wideProduct(const Kernels &kernels, CUstream stream,
+                            bool gated) const {
+  const ExpertMatrix &first = gated ? layer.gate : layer.down;
+  const ExpertMatrix &second = gated ? layer.up : layer.down;
+  const WideShape &shape = *wideShapeOf(layer, tokens);
+  MoeWideArgs args;
+  args.weights[0] = pointer<const char>(first.data);
+  args.weights[1] = pointer<const char>(second.data);
+  args.expertBytes = first.expertBytes();
+  args.rows = int32_t(first.rows);
+  args.columns = int32_t(first.columns);
+  args.x = pointer<const char>(gated ? panels : hiddenPanels);
+  args.hidden = pointer<char>(hiddenPanels);
+  args.y = results;
+  args.tiles = pointer<const MoeTile>(tileList);
+  args.tileCount = pointer<const int32_t>(tileCount);
+  args.order = pointer<const int32_t>(order);
+  args.situ = layer.situ;
+  args.beta = layer.beta;
+  args.lambda = layer.lambda;
+  const Block block = blockOf(first.format);
+  const int64_t groups =
+      ceilDiv(first.rows, kExpertRows * WideShape::kBlocks / (gated ? 2 : 1));
+  if (tiles > std::numeric_limits<int32_t>::max() / groups)
+    return refuse("a mixture of experts has too many tokens at once: " +
+                  std::to_string(tokens));
+  const int64_t blocks = int64_t(kernels.device().processors) * shape.blocks;
+  return kernels.launch(
+      stream,
+      std::string("plum_wide_") + nameOf(first.format) +
+          (gated ? "_gated_" : "_") + std::to_string(shape.tokens),
+      {std::min(tiles * groups, blocks)}, args,
+      shape.sharedBytes(int(block.columns), int(block.bytes)));
+}
+
 Status MoePass::product(const Kernels &kernels, CUstream stream,
                         bool gated) const {
+  if (wide)
+    return wideProduct(kernels, stream, gated);
   const ExpertMatrix &first = gated ? layer.gate : layer.down;
   const ExpertMatrix &second = gated ? layer.up : layer.down;
   MoeProductArgs args;
@@ -255,11 +362,11 @@ Status MoePass::product(const Kernels &kernels, CUstream stream,
   const Block block = blockOf(first.format);
   const MoeShape &shape = *shapeOf(layer, tokens);
   const int64_t rows = shape.warps * kExpertRows * (gated ? 1 : 2);
-  std::string name = "plum_experts_";
-  name += first.format == ExpertFormat::MXFP4 ? "mxfp4_" : "bf16_";
-  name += (gated ? "gated_" : "") + std::to_string(shape.tokens);
   return kernels.launch(
-      stream, name, {tiles * ceilDiv(first.rows, rows)}, args,
+      stream,
+      std::string("plum_experts_") + nameOf(first.format) +
+          (gated ? "_gated_" : "_") + std::to_string(shape.tokens),
+      {tiles * ceilDiv(first.rows, rows)}, args,
       shape.sharedBytes(int(block.columns), int(block.bytes)));
 }
 
@@ -289,8 +396,8 @@ Status moeForward(const Kernels &kernels, CUstream stream,
   if (!pass)
     return pass.error();
   Status (MoePass::*const steps[])(const Kernels &, CUstream)
-      const = {&MoePass::route, &MoePass::plan, &MoePass::gateUp,
-               &MoePass::down, &MoePass::sum};
+      const = {&MoePass::route,  &MoePass::plan, &MoePass::gather,
+               &MoePass::gateUp, &MoePass::down, &MoePass::sum};
   for (auto step : steps)
     if (tokens > 0)
       if (Status status = ((*pass).*step)(kernels, stream); !status)

@@ -18,9 +18,14 @@
 // with f32 sums), shared experts, the latent's projections and its norm.
 //
 // Weights stay packed and are widened in registers. An expert's product is
-// computed transposed, W x^T, by mma.sync with 16 rows of W as one operand and
-// 8 tokens as the other, in the same order of k whatever the number of tokens:
-// a token's bits do not depend on what else is in the batch.
+// computed transposed, W x^T, in the same order of k whatever the number of
+// tokens, by one of two families of kernels:
+//
+//   narrow     mma.sync, 16 rows of W by 8 tokens (Experts.cu)
+//   wide       wgmma, 64 rows of W by up to 128 tokens (WideExperts.cu), on
+//              Hopper; a step `gather` copies tokens to their experts first
+//
+// Within a family a token's bits do not depend on what else is in the batch.
 //
 // Nothing here allocates, waits or reads the device: all of it can be captured.
 // Grids are upper bounds that follow from the number of tokens alone.
@@ -35,6 +40,10 @@
 namespace plum::runtime::cuda {
 
 enum class ExpertFormat : uint8_t { BF16, MXFP4 };
+
+/// The family of kernels; ByTokens: wide for as many tokens as it is faster
+/// for.
+enum class MoeProducts : uint8_t { Narrow, Wide, ByTokens };
 
 /// One projection of all experts: y = W x, W of [rows, columns], packed by
 /// packExpert: the checkpoint's numbers in the order of their use.
@@ -66,10 +75,16 @@ struct MoeLayer {
   bool situ = false;          ///< Else silu(gate) * up.
   float beta = 0, lambda = 0; ///< Of SiTU; lambda 0: up as it is.
 
-  /// Tokens of one product: 8, 16, 32, 48, 96 or 128; 0 leaves it to the number
-  /// of tokens. It changes the time, not a bit of the result.
+  /// Wide ones need hasWideProducts.
+  MoeProducts products = MoeProducts::Narrow;
+  /// The most tokens of one product: 8, 16, 32, 48, 96 or 128, of wide ones 16
+  /// or 128; 0 leaves it to the number of tokens. It changes the time, not a
+  /// bit of the result.
   int64_t tile = 0;
 };
+
+/// The GPU has the wide family.
+bool hasWideProducts(const Kernels &kernels);
 
 /// Bytes of scratch memory for so many tokens; its address is a multiple of
 /// 256.
@@ -92,11 +107,13 @@ public:
 
   Status route(const Kernels &kernels, CUstream stream) const;
   Status plan(const Kernels &kernels, CUstream stream) const;
+  Status gather(const Kernels &kernels, CUstream stream) const; ///< If wide.
   Status gateUp(const Kernels &kernels, CUstream stream) const;
   Status down(const Kernels &kernels, CUstream stream) const;
   Status sum(const Kernels &kernels, CUstream stream) const;
 
-  int64_t tile = 0; ///< Tokens of a product.
+  bool wide = false; ///< Which family.
+  int64_t tile = 0;  ///< The most tokens of a product.
   /// On the device, after `route`: int32 and f32 [tokens, chosen].
   CUdeviceptr experts = 0, weights = 0;
 
@@ -105,13 +122,15 @@ private:
   static Result<MoePass> layOut(const MoeLayer &layer, int64_t tokens,
                                 CUdeviceptr workspace);
   Status product(const Kernels &kernels, CUstream stream, bool gated) const;
+  Status wideProduct(const Kernels &kernels, CUstream stream, bool gated) const;
 
   MoeLayer layer;
   kernels::Rows x, logits, y;
   int64_t tokens = 0, pairs = 0, chunks = 0, tiles = 0; ///< Tiles: at most.
   int64_t bytes = 0;                                    ///< Of the workspace.
   CUdeviceptr ranks = 0, histogram = 0, order = 0, tileList = 0, tileCount = 0;
-  kernels::Rows hidden, results; ///< Of pairs.
+  kernels::Rows hidden, results;            ///< Of pairs.
+  CUdeviceptr panels = 0, hiddenPanels = 0; ///< Instead of `hidden`, if wide.
 };
 
 } // namespace plum::runtime::cuda

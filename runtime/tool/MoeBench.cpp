@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 
 namespace plum::runtime::tool {
 
@@ -30,6 +31,7 @@ struct Options {
   MoeSizes sizes;
   std::string format = "mxfp4";
   std::vector<int64_t> tokens = {1, 16, 64, 256, 2048, 8192}, tiles = {0};
+  std::vector<std::string> products = {"auto"};
   int64_t checks = 1;
   double seconds = 0.3, rate = 4.2;
   int gpu = 0;
@@ -37,11 +39,9 @@ struct Options {
 
 using Step = Status (MoePass::*)(const Kernels &, CUstream) const;
 constexpr std::pair<const char *, Step> steps[] = {
-    {"route", &MoePass::route},
-    {"plan", &MoePass::plan},
-    {"gate_up", &MoePass::gateUp},
-    {"down", &MoePass::down},
-    {"sum", &MoePass::sum}};
+    {"route", &MoePass::route},   {"plan", &MoePass::plan},
+    {"gather", &MoePass::gather}, {"gate_up", &MoePass::gateUp},
+    {"down", &MoePass::down},     {"sum", &MoePass::sum}};
 
 class Bench {
 public:
@@ -66,22 +66,61 @@ public:
     const MoeSizes &sizes = options.sizes;
     fmt::print(
         "{}\n{} experts, {} a token, {} -> {}, {}, {:.1f} MB each\n"
-        "{:>6} {:>4} {:>8}  {:>6} {:>6} {:>7} {:>7} {:>6} us  {:>6} {:>5} "
-        "{:>7} {:>8}\n",
+        "{:>6} {:>6} {:>4} {:>8}  {:>6} {:>6} {:>6} {:>7} {:>7} {:>6} us  "
+        "{:>6} {:>5} {:>7} {:>8} {:>6}\n",
         kernels.device().name, sizes.experts, sizes.chosen, sizes.width,
         sizes.wide, options.format, double(weights.expertBytes()) / 1e6,
-        "tokens", "tile", "ms", "route", "plan", "gate_up", "down", "sum",
-        "TB/s", "floor", "TFLOP/s", "error");
-    for (int64_t tokens : options.tokens)
-      for (int64_t tile : options.tiles)
-        if (Status status = line(tokens, tile); !status)
-          return status;
+        "tokens", "by", "tile", "ms", "route", "plan", "gather", "gate_up",
+        "down", "sum", "TB/s", "floor", "TFLOP/s", "error", "bits");
+    for (int64_t tokens : options.tokens) {
+      first.clear();
+      for (const std::string &products : options.products)
+        for (int64_t tile : options.tiles)
+          if (tile == 0 || takes(products, tile))
+            if (Status status = line(tokens, products, tile); !status)
+              return status;
+    }
     return Status::ok();
   }
 
 private:
-  Status line(int64_t tokens, int64_t tile) {
+  /// A list of tiles is for both families.
+  bool takes(const std::string &products, int64_t tile) const {
     MoeLayer layer = weights.layer();
+    layer.products = familyOf(products);
+    layer.tile = tile;
+    return bool(moeWorkspace(layer, 1));
+  }
+  MoeProducts familyOf(const std::string &products) const {
+    return products == "narrow" || !hasWideProducts(kernels)
+               ? MoeProducts::Narrow
+           : products == "wide" ? MoeProducts::Wide
+                                : MoeProducts::ByTokens;
+  }
+
+  /// In how many numbers of the first outputs this one has other bits than the
+  /// first of so many tokens.
+  Result<int64_t> differing(const MoeRun &run) {
+    const size_t most = 64;
+    std::vector<uint16_t> y(std::min(size_t(run.tokens), most) *
+                            size_t(weights.layer().gate.columns));
+    const Device &device = kernels.device();
+    if (Status status = device.driver().check(
+            "cuMemcpyDtoH",
+            device.driver().cuMemcpyDtoH(y.data(), run.y.get(), y.size() * 2));
+        !status)
+      return status.error();
+    if (first.empty())
+      first = y;
+    int64_t count = 0;
+    for (size_t i = 0; i < y.size(); ++i)
+      count += y[i] != first[i];
+    return count;
+  }
+
+  Status line(int64_t tokens, const std::string &products, int64_t tile) {
+    MoeLayer layer = weights.layer();
+    layer.products = familyOf(products);
     layer.tile = tile;
     const size_t sets = tokens <= 64 ? 4 : 1;
     std::vector<MoeRun> runs(sets);
@@ -102,6 +141,9 @@ private:
       touched +=
           std::unique(experts->begin(), experts->end()) - experts->begin();
     }
+    Result<int64_t> bits = differing(runs[0]);
+    if (!bits)
+      return bits.error();
     double error = 0;
     for (int64_t i = 0; i < std::min(options.checks, tokens); ++i) {
       const int64_t token =
@@ -121,6 +163,10 @@ private:
       return all.error();
     std::vector<double> each;
     for (auto [name, step] : steps) {
+      if (step == &MoePass::gather && !runs[0].pass[0].wide) {
+        each.push_back(0);
+        continue;
+      }
       Result<double> one = time(runs, [&, step = step](const MoePass &pass) {
         return (pass.*step)(kernels, stream.get());
       });
@@ -132,12 +178,14 @@ private:
         double(touched) / double(sets) * double(weights.expertBytes());
     const double flops = 6.0 * double(tokens * layer.chosen) *
                          double(layer.gate.rows) * double(layer.gate.columns);
-    fmt::print("{:>6} {:>4} {:>8.3f}  {:>6.1f} {:>6.1f} {:>7.1f} {:>7.1f} "
-               "{:>6.1f}     {:>6.2f} {:>4.0f}% {:>7.0f} {:>8.1e}\n",
-               tokens, runs[0].pass[0].tile, *all, each[0], each[1], each[2],
-               each[3], each[4], bytes / *all / 1e9,
+    fmt::print("{:>6} {:>6} {:>4} {:>8.3f}  {:>6.1f} {:>6.1f} {:>6.1f} "
+               "{:>7.1f} {:>7.1f} {:>6.1f}     {:>6.2f} {:>4.0f}% {:>7.0f} "
+               "{:>8.1e} {:>6}\n",
+               tokens, runs[0].pass[0].wide ? "wide" : "narrow",
+               runs[0].pass[0].tile, *all, each[0], each[1], each[2], each[3],
+               each[4], each[5], bytes / *all / 1e9,
                100 * bytes / *all / 1e9 / options.rate, flops / *all / 1e9,
-               error);
+               error, *bits);
     std::fflush(stdout);
     constexpr double most = 0.05;
     if (!(error < most))
@@ -203,6 +251,7 @@ private:
   MoeWeights weights;
   Stream stream;
   Event begin, end;
+  std::vector<uint16_t> first; ///< Outputs of the first line of so many tokens.
 };
 
 int moe(Options options) {
@@ -244,9 +293,14 @@ void addMoe(CLI::App &app, int &exitCode) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   verb->add_option("--tile", options->tiles,
-                   "Tokens of a product: 8, 16, 32, 48, 96, 128; 0: by their "
-                   "number")
+                   "The most tokens of a product: 8, 16, 32, 48, 96, 128, of "
+                   "wide ones 16, 128; 0: by their number")
       ->delimiter(',')
+      ->capture_default_str();
+  verb->add_option("--products", options->products,
+                   "Kernels: auto, narrow (mma.sync), wide (wgmma)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"auto", "narrow", "wide"}))
       ->capture_default_str();
   verb->add_option("--checks", options->checks, "Outputs to compare")
       ->check(CLI::NonNegativeNumber)

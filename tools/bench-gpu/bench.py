@@ -179,20 +179,19 @@ def errors_of(layer, t, shape, guards, sample):
     def note(name, value):
         worst[name] = max(worst[name], value if math.isfinite(value) else math.inf)
 
-    output = next(iter(t.outputs.values()))
     for n, result in enumerate(reference(LAYERS[layer], t, sample)):
         if result is None:  # padding: nobody writes
-            good &= bool(rows_of(output, t, n).isnan().all())
+            good &= all(bool(rows_of(x, t, n).isnan().all()) for x in t.outputs.values())
             continue
-        (b, begin, end), slot, o, states = result
+        (b, begin, end), slot, outputs, states = result
         used.add(slot)
-        if end > begin:
-            for name, value in zip("RWM", measures(output[b, begin:end][:, sample], o)):
+        for output, ref in outputs.items() if end > begin else ():
+            for name, value in zip("RWM", measures(t.outputs[output][b, begin:end][:, sample], ref)):
                 note(name, value)
         for name, x in t.final.items():
             got = x[slot, sample]
             if end == begin:  # nothing may change, not a bit
-                good &= bool((got == states[name].to(got.dtype)).all())
+                good &= bool((got.cpu() == states[name].to(got.dtype)).all())
             else:
                 note("S", relative(got, states[name]))
     for name, x in t.final.items():
@@ -344,8 +343,8 @@ def peer_error(layer, t, result, sample):
     for entry in reference(LAYERS[layer], t, sample):
         if entry is None:
             continue
-        (b, begin, end), slot, ref, states = entry
-        R = max(R, relative(o[b, begin:end][:, sample], ref))
+        (b, begin, end), slot, outputs, states = entry
+        R = max(R, relative(o[b, begin:end][:, sample], next(iter(outputs.values()))))
         S = max(S, relative(state[slot, sample], states["S"]))
     return {"R": R, "S": S}
 

@@ -2,57 +2,70 @@
 recurrence in float64 token by token, and the call of flash-linear-attention
 (fla-core) that computes the same.
 
-A layer's `recurrence` turns inputs into the terms of one step,
+A layer's `terms` turns inputs into the terms of one step: a decay, then updates
+one after the other, then what is read,
 
-    S <- exp(g) S;  S <- S + k^T beta (v - delta k S);  o = q S
+    S <- exp(g) S;  S <- S + k^T beta (v - e S)  for each update;  o = q S
 
 so that there is one loop for all of them. Shapes are [T, H, ...] for one
 sequence, with the heads of q and k repeated where values have more.
 """
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
 
 
-def l2norm(x):
-    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
+def l2norm(x, eps=1e-6):
+    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + eps)
+
+
+@dataclass
+class Update:
+    """float64 [T, H, ...]: S += k^T beta (v - erase S)."""
+    k: torch.Tensor
+    v: torch.Tensor
+    erase: torch.Tensor = None  # None: only adds
+    beta: torch.Tensor = None   # [T, H]; None: 1
 
 
 @dataclass
 class Terms:
-    """float64 [T, H, ...]; g [.., K], [.., 1] or None, beta [..] or None."""
+    """float64 [T, H, ...]; g is [.., K], [.., 1] or None."""
     q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor
+    updates: list
     g: torch.Tensor = None
-    beta: torch.Tensor = None
-    delta: bool = False
     counts: bool = False  # a second state z, the sum of k
     add: torch.Tensor = None  # to the output
+    more: dict = field(default_factory=dict)  # outputs that read no state
 
 
 def recur(x, state, z=None):
     """Runs a sequence from `state` [H, K, V]; returns outputs, state, z."""
-    outputs = torch.empty_like(x.v)
-    for t in range(x.v.shape[0]):
+    outputs = torch.empty_like(x.updates[0].v)
+    for t in range(outputs.shape[0]):
         if x.g is not None:
             state = state * torch.exp(x.g[t])[..., None]
-        u = x.v[t]
-        if x.delta:
-            u = u - torch.einsum("hk,hkv->hv", x.k[t], state)
-        if x.beta is not None:
-            u = x.beta[t][..., None] * u
-        state = state + x.k[t][..., None] * u[..., None, :]
+        for update in x.updates:
+            u = update.v[t]
+            if update.erase is not None:
+                u = u - torch.einsum("hk,hkv->hv", update.erase[t], state)
+            if update.beta is not None:
+                u = update.beta[t][..., None] * u
+            state = state + update.k[t][..., None] * u[..., None, :]
         o = torch.einsum("hk,hkv->hv", x.q[t], state)
         if x.counts:
-            z = z + x.k[t]
+            z = z + x.updates[0].k[t]
             o = o / (x.q[t] * z).sum(-1, keepdim=True)
         outputs[t] = o
     if x.add is not None:
         outputs = outputs + x.add
     return outputs, state, z
+
+
+def delta(k, v, beta):
+    return Update(k, v, erase=k, beta=beta)
 
 
 class Kda:
@@ -77,8 +90,8 @@ class Kda:
 
     def terms(self, x, p):
         K = x["q"].shape[-1]
-        return Terms(l2norm(x["q"]) * K**-0.5, l2norm(x["k"]), x["v"], self.gate(x["f"], p),
-                     torch.sigmoid(x["b"]), delta=True)
+        update = delta(l2norm(x["k"]), x["v"], torch.sigmoid(x["b"]))
+        return Terms(l2norm(x["q"]) * K**-0.5, [update], self.gate(x["f"], p))
 
     def fla(self, t, decode):
         from fla.ops.kda import chunk_kda, fused_recurrent_kda
@@ -116,8 +129,8 @@ class GatedDeltaNet:
     def terms(self, x, p):
         K = x["q"].shape[-1]
         g = -torch.exp(p["A_log"]) * F.softplus(x["a"] + p["dt_bias"], threshold=1000)
-        return Terms(l2norm(x["q"]) * K**-0.5, l2norm(x["k"]), x["v"], g[..., None],
-                     torch.sigmoid(x["b"]), delta=True)
+        update = delta(l2norm(x["k"]), x["v"], torch.sigmoid(x["b"]))
+        return Terms(l2norm(x["q"]) * K**-0.5, [update], g[..., None])
 
     def fla(self, t, decode):
         from fla.ops.gated_delta_rule import chunk_gated_delta_rule, fused_recurrent_gated_delta_rule
@@ -138,7 +151,7 @@ class DeltaNet:
 
     def terms(self, x, p):
         K = x["q"].shape[-1]
-        return Terms(l2norm(x["q"]) * K**-0.5, l2norm(x["k"]), x["v"], beta=torch.sigmoid(x["b"]), delta=True)
+        return Terms(l2norm(x["q"]) * K**-0.5, [delta(l2norm(x["k"]), x["v"], torch.sigmoid(x["b"]))])
 
     def fla(self, t, decode):
         from fla.ops.delta_rule import chunk_delta_rule, fused_recurrent_delta_rule
@@ -158,7 +171,7 @@ class Gla:
 
     def terms(self, x, p):
         K = x["q"].shape[-1]
-        return Terms(x["q"] * K**-0.5, x["k"], x["v"], F.logsigmoid(x["g"]) / 16)
+        return Terms(x["q"] * K**-0.5, [Update(x["k"], x["v"])], F.logsigmoid(x["g"]) / 16)
 
     def fla(self, t, decode):
         from fla.ops.gla import chunk_gla, fused_recurrent_gla
@@ -182,7 +195,7 @@ class Mamba2:
     def terms(self, x, p):
         step = F.softplus(x["dt"] + p["dt_bias"], threshold=1000)
         g = -torch.exp(p["A_log"]) * step
-        return Terms(x["C"], x["B"], x["x"], g[..., None], step, add=p["D"][:, None] * x["x"])
+        return Terms(x["C"], [Update(x["B"], x["x"], beta=step)], g[..., None], add=p["D"][:, None] * x["x"])
 
     def fla(self, t, decode):
         from fla.ops.simple_gla import chunk_simple_gla
@@ -205,7 +218,7 @@ class LinearAttention:
         return {}
 
     def terms(self, x, p):
-        return Terms(F.elu(x["q"]) + 1, F.elu(x["k"]) + 1, x["v"], counts=True)
+        return Terms(F.elu(x["q"]) + 1, [Update(F.elu(x["k"]) + 1, x["v"])], counts=True)
 
     def fla(self, t, decode):
         from fla.ops.linear_attn import chunk_linear_attn
@@ -217,8 +230,74 @@ class LinearAttention:
             cu_seqlens=t.cu_seqlens)
 
 
+class Gdn2(Kda):
+    """Gated DeltaNet-2: erases and writes by gates of their own."""
+    keyed = ("q", "k")
+
+    def terms(self, x, p):
+        K = x["q"].shape[-1]
+        k = l2norm(x["k"])
+        update = Update(k, torch.sigmoid(x["w"]) * x["v"], erase=torch.sigmoid(x["b"]) * k)
+        return Terms(l2norm(x["q"]) * K**-0.5, [update], self.gate(x["f"], p))
+
+    def fla(self, t, decode):
+        return None
+
+
+class DeltaProduct(GatedDeltaNet):
+    """Two updates a token, the decay before the first."""
+    keyed = ("q", "k1", "k2")
+
+    def terms(self, x, p):
+        K = x["q"].shape[-1]
+        g = -torch.exp(p["A_log"]) * F.softplus(x["a"] + p["dt_bias"], threshold=1000)
+        updates = [delta(l2norm(x["k" + i]), x["v" + i], 2 * torch.sigmoid(x["b" + i])) for i in "12"]
+        return Terms(l2norm(x["q"]) * K**-0.5, updates, g[..., None])
+
+    def fla(self, t, decode):
+        return None
+
+
+class Rwkv7:
+    keyed = ()
+    modes = ("plain",)
+
+    def params(self, rand, H, K, mode):
+        return {"xi": rand(H, K), "alpha": rand(H, K), "rho": rand(H, K)}
+
+    def terms(self, x, p):
+        g = -math.exp(-0.5) * torch.sigmoid(x["d"])
+        a = torch.sigmoid(x["i"])
+        kappa = l2norm(x["k"] * p["xi"], eps=1e-12)
+        k = x["k"] * (1 + (a - 1) * p["alpha"])
+        # The removal reads what there was before the decay.
+        remove = Update(-a * kappa, torch.zeros_like(x["v"]), erase=-kappa * torch.exp(-g))
+        bonus = (x["r"] * p["rho"] * k).sum(-1, keepdim=True) * x["v"]
+        return Terms(x["r"], [remove, Update(k, x["v"])], g, more={"bonus": bonus})
+
+    def fla(self, t, decode):
+        return None
+
+
+class RetNet:
+    keyed = ("q", "k")
+    modes = ("plain",)
+
+    def params(self, rand, H, K, mode):
+        # As the paper's 1 - 2^(-5 - h), and faster ones.
+        return {"log_gamma": torch.log1p(-2 ** (-1 - 7 * torch.sigmoid(rand(H))))}
+
+    def terms(self, x, p):
+        g = p["log_gamma"].expand(x["q"].shape[:2])[..., None]
+        return Terms(x["q"] * x["q"].shape[-1]**-0.5, [Update(x["k"], x["v"])], g)
+
+    def fla(self, t, decode):
+        return None
+
+
 LAYERS = {"kda": Kda(), "kda_k3": KdaK3(), "gated_deltanet": GatedDeltaNet(), "deltanet": DeltaNet(),
-          "gla": Gla(), "mamba2": Mamba2(), "linear_attention": LinearAttention()}
+          "gla": Gla(), "mamba2": Mamba2(), "linear_attention": LinearAttention(), "gdn2": Gdn2(),
+          "deltaproduct": DeltaProduct(), "rwkv7": Rwkv7(), "retnet": RetNet()}
 
 
 def heads(x, axis, count):
@@ -227,8 +306,10 @@ def heads(x, axis, count):
 
 
 def reference(layer, t, sample):
-    """For each sequence: (rows, outputs [T, h, V], S [h, K, V], z) in float64 on
-    the rounded inputs, for the heads in `sample`. Rows are (batch, begin, end)."""
+    """For each sequence: (rows, slot, outputs, states), both dicts, in float64 on
+    the rounded inputs, for the heads in `sample`. Rows are (batch, begin, end),
+    an output is [T, h, V]. None for a sequence whose slot is -1. On the CPU,
+    which does a few heads of a token sooner than a GPU is asked to."""
     B, T = next(iter(t.inputs.values())).shape[:2]
     H = max(x.shape[2] for x in t.inputs.values())
     if t.cu_seqlens is None:
@@ -237,26 +318,29 @@ def reference(layer, t, sample):
         cu = t.cu_seqlens.tolist()
         spans = [(0, cu[i], cu[i + 1]) for i in range(len(cu) - 1)]
     slots = range(len(spans)) if t.slots is None else t.slots.tolist()
-    p = {name: x.double()[sample] for name, x in t.params.items()}
+    p = {name: x[sample].cpu().double() for name, x in t.params.items()}
+    initial = {name: x[:, sample].cpu().double() for name, x in t.initial.items()}
     results = []
     for (b, begin, end), slot in zip(spans, slots):
         if slot < 0:
             results.append(None)
             continue
-        x = {name: heads(y[b, begin:end], 1, H)[:, sample].double() for name, y in t.inputs.items()}
+        x = {name: heads(y[b, begin:end], 1, H)[:, sample].cpu().double() for name, y in t.inputs.items()}
         terms = layer.terms(x, p)
-        h, K, V = len(sample), terms.k.shape[-1], terms.v.shape[-1]
-        zeros = terms.v.new_zeros
-        S = t.initial["S"][slot, sample].double() if t.initial else zeros(h, K, V)
-        z = t.initial["z"][slot, sample].double() if "z" in t.initial else zeros(h, K)
+        update = terms.updates[0]
+        h, K, V = len(sample), update.k.shape[-1], update.v.shape[-1]
+        zeros = update.v.new_zeros
+        S = initial["S"][slot] if initial else zeros(h, K, V)
+        z = initial["z"][slot] if "z" in initial else zeros(h, K)
         o, S, z = recur(terms, S, z)
-        results.append(((b, begin, end), slot, o, {"S": S, "z": z}))
+        outputs = dict(zip(t.outputs, [o, *terms.more.values()]))
+        results.append(((b, begin, end), slot, outputs, {"S": S, "z": z}))
     return results
 
 
 def measures(x, ref):
     """R, W, M of [T, h, V] as docs/checking.md defines them."""
-    error = (x.double() - ref)
+    error = x.cpu().double() - ref
     rms = math.sqrt(ref.square().mean().item())
     R = math.sqrt(error.square().mean().item()) / rms
     W = 0.0
@@ -267,4 +351,4 @@ def measures(x, ref):
 
 
 def relative(x, ref):
-    return ((x.double() - ref).square().mean().sqrt() / ref.square().mean().sqrt()).item()
+    return ((x.cpu().double() - ref).square().mean().sqrt() / ref.square().mean().sqrt()).item()

@@ -33,7 +33,9 @@ class RunArgs(ctypes.Structure):
                 + [("cu_count", ctypes.c_int64), ("slots", POINTER), ("slot_count", ctypes.c_int64)]
                 + [(name, ctypes.c_int32) for name in ("cu_dtype", "slot_dtype", "layout", "form")]
                 + [("chunk", ctypes.c_int64), ("threads", ctypes.c_int32), ("reserved", ctypes.c_int32),
-                   ("states_every", ctypes.c_int64), ("snapshots", POINTER)])
+                   ("states_every", ctypes.c_int64), ("snapshots", POINTER),
+                   ("past", POINTER), ("past_count", ctypes.c_int64),
+                   ("past_dtype", ctypes.c_int32), ("reserved2", ctypes.c_int32)])
 
 
 class PlanInfo(ctypes.Structure):
@@ -49,7 +51,7 @@ class Launch(ctypes.Structure):
                 + [("workspace_bytes", ctypes.c_uint64), ("stream", POINTER)])
 
 
-assert ctypes.sizeof(CTensor) == 80 and ctypes.sizeof(RunArgs) == 128
+assert ctypes.sizeof(CTensor) == 80 and ctypes.sizeof(RunArgs) == 152
 assert ctypes.sizeof(PlanInfo) == 40 and ctypes.sizeof(Launch) == 96
 
 

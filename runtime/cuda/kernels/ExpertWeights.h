@@ -70,9 +70,13 @@ struct Mxfp4 {
   static constexpr int kExponent = 126 - 48; ///< Added to a scale's byte.
 
   /// Where in a step unit `i` of lane 4 g + t is.
-  static int unit(int i, int t) { return 4 * t + i; }
+  static constexpr int unit(int i, int t) { return 4 * t + i; }
   /// Units of inputs in shared memory: a lane's neighbours t read neighbours.
   static int place(int unit) { return unit % 4 * 4 + unit / 4; }
+
+  /// Of 8 blocks of rows, those of a warpgroup's warps: as columns of the next
+  /// product, they are a panel there (Panels.h).
+  static int blockOf(int group, int warp) { return 2 * warp + group; }
 
   /// Where in a step's bytes unit i of a lane is, rows g and g + 8, a word
   /// each; and the scales of both, a byte each.
@@ -128,8 +132,10 @@ struct Bf16 {
   static constexpr int kColumns = kBf16Columns, kUnits = 2, kBytes = kBf16Bytes;
   static constexpr float kScale = 1;
 
-  static int unit(int i, int t) { return 4 * i + t; }
+  static constexpr int unit(int i, int t) { return 4 * i + t; }
   static int place(int unit) { return unit; }
+
+  static int blockOf(int group, int warp) { return 4 * group + warp; }
 
   /// Where in a step's bytes operand j of unit i of a lane is: 16 bytes.
   static int operandAt(int i, int j, int lane) {

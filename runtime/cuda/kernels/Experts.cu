@@ -225,7 +225,7 @@ template <typename Format, bool Gated, int Index> struct Product {
   PLUM_INLINE float activated(float gate, float up) const {
     gate = roundToBf16(gate * Format::kScale);
     up = roundToBf16(up * Format::kScale);
-    return args.situ ? situ(gate, up, args.beta, args.lambda) : silu(gate) * up;
+    return GatedBf16(args.situ, args.beta, args.lambda)(gate, up);
   }
 
   PLUM_INLINE void finish() const {

@@ -31,8 +31,14 @@ struct MoeRouteArgs {
 
 /// Some of one expert's pairs: a product's columns.
 struct MoeTile {
-  int32_t expert, begin, count, unused;
+  int32_t expert, begin, count;
+  int32_t row; ///< The first of panelRows(count) rows of panels.
 };
+
+/// Tokens that a product by wgmma has for so many pairs.
+constexpr int panelRows(int pairs) {
+  return pairs <= 8 ? 8 : (pairs + 15) / 16 * 16;
+}
 
 constexpr int kMoeChunk = 1024; ///< Pairs that a block of the plan looks at.
 
@@ -47,6 +53,7 @@ struct MoePlanArgs {
   int64_t pairs = 0, chunks = 0;
   int32_t count = 0;      ///< Of experts, at most kMoeExperts.
   int32_t tileTokens = 0; ///< The most pairs of a tile.
+  bool even = false;      ///< An expert's tiles are as large as each other.
 };
 
 // Blocks of packed weights (ExpertWeights.h): 16 rows by so many columns.
@@ -82,6 +89,58 @@ struct MoeProductArgs {
   Rows x = {};         ///< bf16.
   int32_t divisor = 1; ///< Of the pair, for its row of x; 0: by position.
   Rows y = {};         ///< bf16: gated by position, else by pair.
+  const MoeTile *tiles = nullptr;
+  const int32_t *tileCount = nullptr;
+  const int32_t *order = nullptr;
+  bool situ = false; ///< Else silu(gate) * up.
+  float beta = 0, lambda = 0;
+};
+
+/// The same by wgmma: blocks that stay and take one tile after the other.
+struct WideShape {
+  int tokens;    ///< The most of a tile.
+  int stages;    ///< Of weights and inputs in shared memory.
+  int blocks;    ///< Of threads, on a multiprocessor.
+  int registers; ///< Of a thread that multiplies.
+
+  /// Those that are left for the third warpgroup.
+  constexpr int otherRegisters() const { return 512 / blocks - 2 * registers; }
+
+  /// Blocks of 16 rows of weights in a stage: of two warpgroups, each of four
+  /// warps with two.
+  static constexpr int kBlocks = 16;
+  static constexpr int kRounds = 32; ///< Tokens of results at a time.
+  constexpr int slotBytes(int columns, int blockBytes) const {
+    return tokens * columns * 2 + kBlocks * blockBytes;
+  }
+  /// Stages, two panels of results for each warpgroup, signals; and what it
+  /// takes to begin at a multiple of 1024.
+  constexpr int sharedBytes(int columns, int blockBytes) const {
+    return stages * (slotBytes(columns, blockBytes) + 16) + 4 * kRounds * 128 +
+           1024;
+  }
+};
+constexpr WideShape kWideShapes[] = {{16, 4, 2, 112}, {128, 4, 1, 232}};
+
+/// Inputs of a product as it reads them: of each tile, for every step of
+/// columns, panels of panelRows(count) rows (Panels.h).
+struct MoeGatherArgs {
+  Rows x = {};         ///< bf16.
+  int32_t divisor = 1; ///< Of the pair, for its row of x.
+  int32_t columns = 0;
+  char *panels = nullptr;
+  const MoeTile *tiles = nullptr;
+  const int32_t *tileCount = nullptr;
+  const int32_t *order = nullptr;
+};
+
+struct MoeWideArgs {
+  const char *weights[2] = {}; ///< Gate and up, or the matrix twice.
+  int64_t expertBytes = 0;     ///< From one expert to the next.
+  int32_t rows = 0, columns = 0;
+  const char *x = nullptr; ///< Panels.
+  char *hidden = nullptr;  ///< Gated: panels of the next product.
+  Rows y = {};             ///< Else bf16, by pair.
   const MoeTile *tiles = nullptr;
   const int32_t *tileCount = nullptr;
   const int32_t *order = nullptr;

@@ -83,15 +83,22 @@ inline void offsets(const MoePlanArgs &args, int32_t *scratch) {
       pairs += args.histogram[chunk * args.count + e];
   }
   int position = sumBefore(pairs, scratch);
-  int tiles = ceilDiv(pairs, args.tileTokens);
+  int tiles = ceilDiv(pairs, args.tileTokens), most = args.tileTokens;
+  if (args.even && tiles > 1) {
+    most = panelRows(ceilDiv(pairs, tiles));
+    tiles = ceilDiv(pairs, most);
+  }
   int tile = sumBefore(tiles, scratch);
+  int rows = tiles ? (tiles - 1) * panelRows(most) +
+                         panelRows(pairs - (tiles - 1) * most)
+                   : 0;
+  int row = sumBefore(rows, scratch);
   if (e == kMoeExperts - 1)
     *args.tileCount = tile + tiles;
   if (!there)
     return;
-  for (int done = 0; done < pairs; done += args.tileTokens)
-    args.tiles[tile++] = {e, position + done,
-                          smaller(pairs - done, args.tileTokens), 0};
+  for (int done = 0; done < pairs; done += most, row += panelRows(most))
+    args.tiles[tile++] = {e, position + done, smaller(pairs - done, most), row};
 #pragma unroll 8
   for (int64_t chunk = 0; chunk < args.chunks; ++chunk) {
     int32_t &here = args.histogram[chunk * args.count + e];

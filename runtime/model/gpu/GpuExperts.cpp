@@ -94,6 +94,8 @@ GpuBackend::residentExperts(const Experts &experts) {
   layer.gate = packExperts(experts, &Mlp::gate);
   layer.up = packExperts(experts, &Mlp::up);
   layer.down = packExperts(experts, &Mlp::down);
+  if (runtime::cuda::hasWideProducts(machine->kernels()))
+    layer.products = runtime::cuda::MoeProducts::ByTokens;
   layer.situ = experts.act.kind == Activation::SiTU;
   layer.beta = experts.act.beta;
   layer.lambda = experts.act.lambda;

@@ -7,6 +7,7 @@
 
 #include "Cta.h"
 #include "Context.h"
+#include "Threads.h"
 
 #include <algorithm>
 #include <cstring>
@@ -30,21 +31,6 @@ std::map<std::string, Entry> &registry() {
 
 constexpr size_t kStackBytes = 128 << 10;
 constexpr int kLanes = 32;
-constexpr int kWords = 8; ///< The most that a lane brings to an exchange.
-
-/// A point that some threads have to reach before any goes on.
-struct Meeting {
-  int expected = 0, arrived = 0;
-  uint64_t past = 0; ///< How often it has happened.
-
-  void check() {
-    if (expected && arrived == expected) {
-      arrived = 0;
-      ++past;
-    }
-  }
-};
-
 struct Warp {
   Meeting meeting;
   /// What each lane has brought. A lane may still read from one exchange while
@@ -124,17 +110,23 @@ void fiberMain() {
   leave(true);
 }
 
-void meet(Meeting &meeting) {
+} // namespace
+
+void waitUntil(const Meeting &meeting, uint64_t past) {
   Fiber &self = block.fibers[size_t(block.current)];
   self.waitsFor = &meeting;
-  self.until = meeting.past + 1;
-  ++meeting.arrived;
-  meeting.check();
-  if (meeting.past < self.until)
+  self.until = past;
+  if (meeting.past < past)
     leave(false);
 }
 
-/// What every lane has brought.
+void meet(Meeting &meeting) {
+  const uint64_t until = meeting.past + 1;
+  ++meeting.arrived;
+  meeting.check();
+  waitUntil(meeting, until);
+}
+
 const uint32_t (*exchange(std::initializer_list<uint32_t> mine)) [kWords] {
   Warp &warp = block.warps[size_t(block.current / kLanes)];
   auto *slots = warp.slots[warp.meeting.past % 2];
@@ -143,36 +135,40 @@ const uint32_t (*exchange(std::initializer_list<uint32_t> mine)) [kWords] {
   return slots;
 }
 
-std::string runBlock(bool reversed) {
-  const int threads = block.kernel->threads;
-  block.barrier = {threads, 0, 0};
-  for (Warp &warp : block.warps)
-    warp.meeting = {kLanes, 0, 0};
-  for (Fiber &fiber : block.fibers) {
-    prepare(fiber.context, fiber.stack.get(), kStackBytes, fiberMain);
-    fiber.waitsFor = nullptr;
-    fiber.done = false;
-    fiber.copies.clear();
-  }
-  std::memset(block.shared.get(), 0xff, block.sharedBytes);
-  for (int left = threads; left > 0;) {
-    bool any = false;
-    for (int i = 0; i < threads; ++i) {
-      block.current = reversed ? threads - 1 - i : i;
-      Fiber &fiber = block.fibers[size_t(block.current)];
-      if (fiber.done || (fiber.waitsFor && fiber.waitsFor->past < fiber.until))
-        continue;
-      any = true;
-      enter(fiber);
-      left -= fiber.done;
+namespace {
+
+  std::string runBlock(bool reversed) {
+    const int threads = block.kernel->threads;
+    block.barrier = {threads, 0, 0};
+    for (Warp &warp : block.warps)
+      warp.meeting = {kLanes, 0, 0};
+    for (Fiber &fiber : block.fibers) {
+      prepare(fiber.context, fiber.stack.get(), kStackBytes, fiberMain);
+      fiber.waitsFor = nullptr;
+      fiber.done = false;
+      fiber.copies.clear();
     }
-    if (!any && left > 0)
-      return std::string(block.kernel->symbol) + ": " + std::to_string(left) +
-             " threads of block " + std::to_string(block.x) + ", " +
-             std::to_string(block.y) + " wait for others in vain";
+    std::memset(block.shared.get(), 0xff, block.sharedBytes);
+    beginWarpgroups(threads);
+    for (int left = threads; left > 0;) {
+      bool any = false;
+      for (int i = 0; i < threads; ++i) {
+        block.current = reversed ? threads - 1 - i : i;
+        Fiber &fiber = block.fibers[size_t(block.current)];
+        if (fiber.done ||
+            (fiber.waitsFor && fiber.waitsFor->past < fiber.until))
+          continue;
+        any = true;
+        enter(fiber);
+        left -= fiber.done;
+      }
+      if (!any && left > 0 && !finishCopies())
+        return std::string(block.kernel->symbol) + ": " + std::to_string(left) +
+               " threads of block " + std::to_string(block.x) + ", " +
+               std::to_string(block.y) + " wait for others in vain";
+    }
+    return "";
   }
-  return "";
-}
 
 } // namespace
 

@@ -212,18 +212,20 @@ struct Mixture {
 
 TEST(Moe, AgreesWithFloat64) {
   // Rows and columns that are no multiples of blocks and of what warps have.
-  for (ExpertFormat format : {ExpertFormat::MXFP4, ExpertFormat::BF16}) {
-    Mixture mixture(format, 6, 3, 160, 96, true);
-    Matrix x = mixture.inputs(9), logits = mixture.logits(9);
-    // Expert 2 for nobody, 3 for one token, 4 for all.
-    for (int64_t t = 0; t < 9; ++t) {
-      logits.set(t, 2, -20);
-      logits.set(t, 3, t == 5 ? 8.0f : -19.0f);
-      logits.set(t, 4, 9);
+  for (ExpertFormat format : {ExpertFormat::MXFP4, ExpertFormat::BF16})
+    for (MoeProducts products : {MoeProducts::Narrow, MoeProducts::Wide}) {
+      Mixture mixture(format, 6, 3, 160, 96, true);
+      mixture.layer.products = products;
+      Matrix x = mixture.inputs(9), logits = mixture.logits(9);
+      // Expert 2 for nobody, 3 for one token, 4 for all.
+      for (int64_t t = 0; t < 9; ++t) {
+        logits.set(t, 2, -20);
+        logits.set(t, 3, t == 5 ? 8.0f : -19.0f);
+        logits.set(t, 4, 9);
+      }
+      Matrix y = mixture.run(x, logits);
+      mixture.expectRows(x, logits, y);
     }
-    Matrix y = mixture.run(x, logits);
-    mixture.expectRows(x, logits, y);
-  }
 }
 
 TEST(Moe, HasOddShapesAndSilu) {
@@ -241,14 +243,18 @@ TEST(Moe, BitsDependOnNothingElse) {
     Matrix x = mixture.inputs(60), logits = mixture.logits(60);
     mixture.layer.tile = 8;
     Matrix first = mixture.run(x, logits);
-    for (int64_t tile : {16, 32, 48, 96, 128}) {
-      mixture.layer.tile = tile;
+    // Below 0: of wide products.
+    for (int64_t tile : {16, 32, 48, 96, 128, -16, -128}) {
+      mixture.layer.products =
+          tile < 0 ? MoeProducts::Wide : MoeProducts::Narrow;
+      mixture.layer.tile = std::abs(tile);
       Matrix y = mixture.run(x, logits);
       for (int64_t t = 0; t < x.rows; ++t)
         for (int64_t c = 0; c < mixture.width; ++c)
           ASSERT_EQ(y.at(t, c), first.at(t, c))
               << tile << " tokens a tile, token " << t << ", column " << c;
     }
+    mixture.layer.products = MoeProducts::Narrow;
     mixture.layer.tile = 0;
     Matrix one(mixture.gpu, 1, mixture.width, Type::BF16),
         ask(mixture.gpu, 1, 3, Type::F32);
@@ -259,6 +265,27 @@ TEST(Moe, BitsDependOnNothingElse) {
     Matrix alone = mixture.run(one, ask);
     for (int64_t c = 0; c < mixture.width; ++c)
       ASSERT_EQ(alone.at(0, c), first.at(41, c)) << "column " << c;
+  }
+}
+
+TEST(Moe, HasWideProductsOfEverySize) {
+  // Several groups of rows, rings that go around, one expert's tokens in one
+  // tile or two.
+  for (ExpertFormat format : {ExpertFormat::MXFP4, ExpertFormat::BF16}) {
+    Mixture mixture(format, 1, 1, 352, 160, false);
+    for (int64_t tokens : {3, 12, 27, 48, 60, 77, 90, 111, 128, 150}) {
+      if (format == ExpertFormat::BF16 && tokens % 10)
+        continue;
+      Matrix x = mixture.inputs(tokens), logits = mixture.logits(tokens);
+      mixture.layer.products = MoeProducts::Narrow;
+      Matrix first = mixture.run(x, logits);
+      mixture.layer.products = MoeProducts::Wide;
+      Matrix y = mixture.run(x, logits);
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t c = 0; c < mixture.width; ++c)
+          ASSERT_EQ(y.at(t, c), first.at(t, c))
+              << "token " << t << " of " << tokens << ", column " << c;
+    }
   }
 }
 
@@ -302,18 +329,21 @@ TEST(Moe, ReadsEveryCodeAndScale) {
     for (int64_t c = 0; c < size; ++c)
       x.set(t, c, t == c);
   }
-  Result<int64_t> bytes = moeWorkspace(layer, size);
-  ASSERT_TRUE(bytes);
-  Buffer<char> workspace(gpu, size_t(*bytes));
-  EXPECT_OK(moeForward(*gpu.kernels, nullptr, layer, size, x, logits, y,
-                       workspace.address()));
-  for (int64_t k = 0; k < size; ++k)
-    for (int64_t r = 0; r < size; ++r) {
-      double g = gate.at(0, r, k);
-      double value = g * sigmoid(g) * up.at(0, r, k);
-      ASSERT_NEAR(y.at(k, r), value, std::abs(value) / 120)
-          << "row " << r << ", column " << k;
-    }
+  for (MoeProducts products : {MoeProducts::Narrow, MoeProducts::Wide}) {
+    layer.products = products;
+    Result<int64_t> bytes = moeWorkspace(layer, size);
+    ASSERT_TRUE(bytes);
+    Buffer<char> workspace(gpu, size_t(*bytes));
+    EXPECT_OK(moeForward(*gpu.kernels, nullptr, layer, size, x, logits, y,
+                         workspace.address()));
+    for (int64_t k = 0; k < size; ++k)
+      for (int64_t r = 0; r < size; ++r) {
+        double g = gate.at(0, r, k);
+        double value = g * sigmoid(g) * up.at(0, r, k);
+        ASSERT_NEAR(y.at(k, r), value, std::abs(value) / 120)
+            << "row " << r << ", column " << k;
+      }
+  }
 }
 
 TEST(Moe, RefusesWhatItCannotRun) {
@@ -336,6 +366,11 @@ TEST(Moe, RefusesWhatItCannotRun) {
   layer.up.format = ExpertFormat::MXFP4;
   EXPECT_EQ(error(layer), "error: an expert's up has 16 columns, expected a "
                           "multiple of 32");
+  layer = mixture.layer;
+  layer.tile = 48;
+  layer.products = MoeProducts::Wide;
+  EXPECT_EQ(error(layer), "error: wide products of experts have tiles of 16 or "
+                          "128 tokens, not 48");
   layer = mixture.layer;
   layer.tile = 24;
   EXPECT_EQ(error(layer), "error: products of experts have tiles of 8, 16, 32, "
@@ -417,13 +452,15 @@ std::pair<int, std::string> plumRun(const std::string &arguments) {
 
 TEST(MoeTool, TimesAndChecks) {
   for (const char *format : {"mxfp4", "bf16"}) {
-    auto [code, text] =
-        plumRun(std::string("moe --experts 6 --chosen 2 --width 96 --wide 64 "
-                            "--tokens 1,9 --checks 2 --seconds 0 --format ") +
-                format);
+    auto [code, text] = plumRun(
+        std::string(
+            "moe --experts 6 --chosen 2 --width 96 --wide 64 --tokens "
+            "1,9 --products auto,wide --checks 2 --seconds 0 --format ") +
+        format);
     EXPECT_EQ(code, 0) << text;
     EXPECT_NE(text.find("6 experts, 2 a token, 96 -> 64, "), text.npos) << text;
-    EXPECT_NE(text.find("\n     9    8 "), text.npos) << text;
+    EXPECT_NE(text.find("\n     1 narrow    8 "), text.npos) << text;
+    EXPECT_NE(text.find("\n     9   wide   16 "), text.npos) << text;
   }
 }
 

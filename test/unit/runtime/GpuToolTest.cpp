@@ -29,8 +29,8 @@ struct GpuToolTest : testing::Test {
     writeFile(dir / "toy/kernels.ptx", "// toy\n");
     file.write(dir / "in");
   }
-  int run(const std::string &args) {
-    std::string command = "cd " + dir.path + " && " + environment + PLUM_RUN +
+  int run(const std::string &args, const char *program = PLUM_RUN) {
+    std::string command = "cd " + dir.path + " && " + environment + program +
                           " " + args + " >stdout 2>stderr </dev/null";
     int status = std::system(command.c_str());
     out = readFile(dir / "stdout");
@@ -133,6 +133,16 @@ TEST_F(GpuToolTest, BenchPrintsTheContractsFields) {
   for (const char *part : {"toy on sm_90a", "Fake H200", "step ", "TFLOP/s",
                            "plum_toy_step", "grid 192"})
     EXPECT_TRUE(has(out, part)) << part;
+}
+
+TEST_F(GpuToolTest, LaunchCostTimesLaunchesAndGraphs) {
+  ASSERT_EQ(run("toy 2", LAUNCH_COST), 0) << err;
+  for (const char *part : {"launch, N = 1, T = 64", "graph,  N = 64, T = 1",
+                           "2 kernels", "(200 launches)"})
+    EXPECT_TRUE(has(out, part)) << out;
+  EXPECT_EQ(run("nothing 2", LAUNCH_COST), 1);
+  EXPECT_TRUE(has(err, "nothing")) << err;
+  EXPECT_EQ(run("toy none", LAUNCH_COST), 1);
 }
 
 TEST_F(GpuToolTest, InfoNeedsNoGpu) {
