@@ -285,7 +285,7 @@ def Tile_CumsumOp : Tile_Letter<"cumsum", "c", [Pure]> {
   let summary = "cumulate down each block of 16 rows";
   let description = [{
     Row i of a block becomes the sum of rows 0 .. i of the block, or with
-    `exclusive` of rows 0 .. i-1.
+    `exclusive` of rows 0 .. i-1. With `from` they all start from that number.
 
     With `half` = h (8, 4, 2, 1) rows are taken in groups of 2h with a border
     between the halves: a row i of the upper half becomes the sum of the rows from
@@ -306,13 +306,16 @@ def Tile_CumsumOp : Tile_Letter<"cumsum", "c", [Pure]> {
     func.func @cumsum(%a: tensor<64x16xf32>) {
       %c = tile.cumsum %a : tensor<64x16xf32> -> tensor<64x16xf32>
       %h = tile.cumsum %a half 4 exclusive : tensor<64x16xf32> -> tensor<64x16xf32>
+      %s = tile.cumsum %a from 56.0 : tensor<64x16xf32> -> tensor<64x16xf32>
       return
     }
     ```
   }];
-  let arguments = (ins Tile_Matrix32:$value, OptionalAttr<I64Attr>:$half, UnitAttr:$exclusive);
+  let arguments = (ins Tile_Matrix32:$value, OptionalAttr<I64Attr>:$half, UnitAttr:$exclusive, OptionalAttr<F32Attr>:$from);
   let results = (outs Tile_Matrix32:$result);
-  let assemblyFormat = "$value (`half` $half^)? (`exclusive` $exclusive^)? attr-dict `:` type($value) `->` type($result)";
+  let assemblyFormat = [{
+    $value (`half` $half^)? (`exclusive` $exclusive^)? (`from` $from^)? attr-dict `:` type($value) `->` type($result)
+  }];
   let hasVerifier = 1;
 }
 

@@ -55,7 +55,7 @@ assoc.layer @scalar args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.a
 // CHECK: tile.barrier
 // CHECK: tile.export_vector {{.*}} : tensor<32xf32>
 // CHECK: tile.strips 2 init(
-// CHECK: tile.cumsum %{{[^ ]*}} :
+// CHECK: tile.cumsum %{{[^ ]*}} from 5.600000e+01 :
 // CHECK-NOT: tile.cumsum {{.*}} half
 // CHECK: tile.load {{.*}} blocks
 // CHECK: tile.dot_diag

@@ -98,7 +98,8 @@ void TileEmitter::cumsum(tile::CumsumOp op) {
       big.push_back(pair);
       small.push_back(p.pack(p.fsub(a, p.low(pair)), p.fsub(b, p.high(pair))));
     }
-    Values d(4, p.f32(0));
+    const auto from = op.getFrom();
+    Values d(4, p.f32(from ? from->convertToDouble() : 0));
     d = p.mma(triangle, small[0], small[1], d);
     d = p.mma(triangle, big[0], big[1], d);
     out.append(d);

@@ -15,7 +15,7 @@
 //   scores       blocks I > J: x_i 2^c(i) . 2^(sum of F between J and I) . y_j
 //   2^(F(J) - c(j))
 //                the diagonal:  x_i 2^c(i) . y_j 2^-c(j)       where |16 a| is
-//                bounded
+//                bounded (and c is shifted by half of that)
 //
 // Without a bound the diagonal is taken apart by halves: rows i in the upper
 // and j in the lower half of a group of 16, 8, 4, 2 rows meet at the anchor
@@ -63,6 +63,10 @@ private:
   void channelSums();
   void tables();
   static constexpr int64_t kHalves[] = {8, 4, 2, 1};
+  /// Bounded decays: rows x have 2^(c + kShift), rows y 2^-(c + kShift), with c
+  /// from -116 to 0. So neither comes near the ends of the exponents, however
+  /// small a norm made x or however large y is.
+  static constexpr double kShift = 56;
   void halves(Value a, Value strip, MutableArrayRef<Value> sums);
   void joinHalves(ArrayRef<Value> sums);
   Value decayStrip(Value strip);
@@ -109,6 +113,7 @@ private:
   Value sums;                     ///< F [blocks, K]
   Value before, after, between;   ///< 2^P, 2^Q tables; 2^(sums between).
   Value ends, from;               ///< 2^F and, of bounded decays, 2^(F + Q).
+                                  ///< P and F + Q with their share of kShift.
   Value cumulated;                ///< G [1, R] of a scalar decay.
   SmallVector<Value> xs;          ///< bf16 [R, K] by distinct score rows x.
   SmallVector<Rows> xRows, yRows; ///< Distinct rows of scores.
@@ -375,9 +380,13 @@ void Prepare::tables() {
     for (int64_t i = 0; i < blocks; ++i)
       store(b.exp2(f[i]), ends, i);
   }
+  const double shift = graph.bounded ? kShift : 0;
+  auto shifted = [&](Value v, double by) {
+    return b.exp2(by ? b.add(v, b.constant(by, row)) : v);
+  };
   Value sum = b.constant(0, row);
   for (int64_t i = 0; i < blocks; ++i) {
-    store(b.exp2(sum), before, i);
+    store(shifted(sum, -shift), before, i);
     sum = b.add(sum, f[i]);
   }
   tile::ExportVectorOp::create(b, b.exp2(sum), false, blob.decay);
@@ -385,7 +394,7 @@ void Prepare::tables() {
   for (int64_t i = blocks; i-- > 0;) {
     Value later = sum;
     sum = b.add(sum, f[i]);
-    store(b.exp2(graph.bounded ? sum : later), onward, i);
+    store(shifted(graph.bounded ? sum : later, shift), onward, i);
   }
   if (blocks > 2 && !graph.scores.empty()) {
     between = b.alloc(b.shared((blocks - 1) * (blocks - 2) / 2, K, false));
@@ -420,7 +429,7 @@ void Prepare::halves(Value a, Value strip, MutableArrayRef<Value> sums) {
   for (int64_t half : kHalves) {
     auto decay = [&](bool exclusive) {
       return b.exp2(tile::CumsumOp::create(
-          b, block, a, b.getI64IntegerAttr(half), exclusive));
+          b, block, a, b.getI64IntegerAttr(half), exclusive, FloatAttr()));
     };
     // Of upper rows from the border on, of lower ones up to it. A row that
     // looks before its decay lacks its own.
@@ -458,8 +467,9 @@ void Prepare::joinHalves(ArrayRef<Value> sums) {
 
 /// c of the strip's rows at a moment, from their log decays.
 Value Prepare::decayOf(Moment moment, Value a) {
-  return tile::CumsumOp::create(b, a.getType(), a, IntegerAttr(),
-                                moment == Moment::Before);
+  return tile::CumsumOp::create(
+      b, a.getType(), a, IntegerAttr(), moment == Moment::Before,
+      graph.bounded ? b.getF32FloatAttr(kShift) : FloatAttr());
 }
 
 void Prepare::tiles() {

@@ -33,6 +33,7 @@ func.func @laid_out_vectors(%row: tensor<32xf32, #tile.layout<opb_row>>, %col: t
 // CHECK-LABEL: func @blocks
 // CHECK: tile.cumsum %{{.*}} : tensor<32x32xf32>
 // CHECK: tile.cumsum %{{.*}} half 8 exclusive : tensor<32x32xf32>
+// CHECK: tile.cumsum %{{.*}} from 5.600000e+01 : tensor<32x32xf32>
 // CHECK: tile.block_sum %{{.*}} to %{{.*}} : tensor<32x32xf32>, <2, 32, f32>
 // CHECK: tile.cumulate %{{.*}} to %{{.*}} : tensor<32xf32>, <1, 32, f32>
 // CHECK: %D = tile.dot_diag %{{.*}}, %{{.*}} onto %{{.*}} : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x16xf32>
@@ -50,6 +51,7 @@ func.func @blocks(%x: tensor<32x32xf32>, %h: tensor<32x32xbf16>, %c: tensor<32x1
                   %v: tensor<32xf32>, %F: !tile.shared<2, 32, f32>, %G: !tile.shared<1, 32, f32>) {
   %0 = tile.cumsum %x : tensor<32x32xf32> -> tensor<32x32xf32>
   %1 = tile.cumsum %x half 8 exclusive : tensor<32x32xf32> -> tensor<32x32xf32>
+  %11 = tile.cumsum %x from 56.0 : tensor<32x32xf32> -> tensor<32x32xf32>
   tile.block_sum %x to %F : tensor<32x32xf32>, <2, 32, f32>
   tile.cumulate %v to %G : tensor<32xf32>, <1, 32, f32>
   %4 = tile.dot_diag %h, %h onto %c : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x16xf32>
