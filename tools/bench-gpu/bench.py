@@ -16,6 +16,9 @@ run (--seed repeats one). Outputs, states and workspace start as NaN, buffers ha
 rows beyond the last token that must stay as they are. Limits for bf16:
 R <= 5e-3, W <= 1e-2, M <= 2e-2, states 5e-3.
 
+Cases (--cases): the test suite's C01 to C23, in every form, chunk and number of
+segments that a bundle has; cases.py says which specs they are for.
+
 Time: the shapes of the project's issue, each checked on some heads first. All
 contestants' CUDA graphs are replayed in turns, between two events each; the
 median counts. Inputs that fit in the L2 cache take turns with others.
@@ -447,6 +450,7 @@ def main():
     parser.add_argument("bundles", nargs="+", metavar="BUNDLE")
     parser.add_argument("--lib", required=True, help="libplumrt.so")
     parser.add_argument("--check", action="store_true", help="only the small shapes")
+    parser.add_argument("--cases", action="store_true", help="the numbered cases instead: cases.py")
     parser.add_argument("--time", action="store_true", help="only the shapes that are timed")
     parser.add_argument("--shape", default="", help="one shape instead: B=1,T=4096,H=48[,HK=16][,mode=slow]"
                         "[,initial=1][,slots=1][,fused=1]")
@@ -463,8 +467,11 @@ def main():
     parser.add_argument("--fla-seconds", type=float, default=400,
                         help="time for FLA's tuning of all shapes together; beyond it FLA is left out")
     options = parser.parse_args()
-    options.form = {"auto": plumrt.AUTO, "step": plumrt.STEP, "chunk": plumrt.CHUNK}[options.form]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if options.cases:
+        import cases
+        return 0 if cases.run(options.lib, options.bundles, device) else 1
+    options.form = {"auto": plumrt.AUTO, "step": plumrt.STEP, "chunk": plumrt.CHUNK}[options.form]
     seed = options.seed if options.seed is not None else time.time_ns() % (1 << 31)
     generator = torch.Generator(device=device).manual_seed(seed)
     head = {"seed": seed, "torch": torch.__version__}
