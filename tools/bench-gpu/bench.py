@@ -5,9 +5,10 @@
   tools/bench-gpu/bench.py --lib libplumrt.so --check kda_k3.bundle
   tools/bench-gpu/bench.py --lib libplumrt.so --shape B=1,T=4096,H=48 kda_k3.bundle
 
-Needs PyTorch with CUDA, libplumrt.so and bundles; no compiler. Peers are
-flash-linear-attention when `fla` can be imported (PYTHONPATH=fla_core-...whl) and,
-with --prototype libkda.so, a hand-written KDA kernel.
+Needs PyTorch with CUDA, libplumrt.so and bundles; no compiler. Peers (peers.py) are
+flash-linear-attention and FlashQLA when `fla` and `flash_qla` can be imported
+(PYTHONPATH=fla_core-...whl), and, with --flash-kda libflashkda.so and --prototype
+libkda.so, FlashKDA and a hand-written KDA kernel.
 
 Check: small shapes with every kind of gate, tails, packed and empty sequences,
 shared heads, initial states, a state pool with padding, column slices of fused
@@ -16,6 +17,9 @@ run (--seed repeats one). Outputs, states and workspace start as NaN, buffers ha
 rows beyond the last token that must stay as they are. Limits for bf16:
 R <= 5e-3, W <= 1e-2, M <= 2e-2, states 5e-3.
 
+Cases (--cases): the test suite's C01 to C23, in every form, chunk and number of
+segments that a bundle has; cases.py says which specs they are for.
+
 Time: the shapes of the project's issue, each checked on some heads first. All
 contestants' CUDA graphs are replayed in turns, between two events each; the
 median counts. Inputs that fit in the L2 cache take turns with others.
@@ -23,8 +27,6 @@ median counts. Inputs that fit in the L2 cache take turns with others.
 One JSON object a line. Exit code 1 when a check failed.
 """
 import argparse
-import contextlib
-import ctypes
 import json
 import math
 import sys
@@ -32,6 +34,7 @@ import time
 
 import torch
 
+import peers
 import plumrt
 from layers import LAYERS, measures, recur, reference, relative  # noqa: F401
 from plumrt import Tensors
@@ -308,47 +311,6 @@ def bytes_once(t):
     return total
 
 
-def prototype_call(lib, t, shape):
-    """peers' hand-written kernel: K = V = 128, bounded gate, no initial state."""
-    x, p = t.inputs, t.params
-    B, T, H = shape.B, shape.T, shape.H
-    chunks, device = -(-T // 64), x["q"].device
-    blob = torch.empty((B * H * chunks + 64) * 66560, dtype=torch.uint8, device=device)
-    flags = torch.zeros(B * H * chunks * 2 + 40960, dtype=torch.int32, device=device)
-    P = {12: 4, 8: 5}.get(B * H, 1)
-    scratch = torch.empty(3 * B * H * P * 16384, device=device) if P > 1 else None
-    o, state = torch.empty_like(x["v"]), torch.empty(B, H, 128, 128, device=device)
-    address = lambda y: ctypes.c_void_p(None if y is None else y.data_ptr())
-
-    def call():
-        failed = lib.kda(*map(address, (x["q"], x["k"], x["v"], x["f"], x["b"], p["A_log"], p["dt_bias"], o, state,
-                                        blob, flags)), B, T, H, 3, 2 if B * H > 66 else 1, 0, 0, P, address(scratch),
-                         ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
-        if failed:
-            raise RuntimeError(f"the prototype failed: {failed}")
-        return o, state
-    return call
-
-
-def fits_prototype(layer, manifest, shape):
-    return (layer == "kda_k3" and manifest["dims"] == {"K": 128, "V": 128} and not shape.packed
-            and not shape.initial and shape.T > 1)
-
-
-def peer_error(layer, t, result, sample):
-    """R of a peer's outputs and states, so that its time is of the same work."""
-    o, state = result[0], result[1]
-    state = state[0] if isinstance(state, tuple) else state
-    R, S = 0.0, 0.0
-    for entry in reference(LAYERS[layer], t, sample):
-        if entry is None:
-            continue
-        (b, begin, end), slot, outputs, states = entry
-        R = max(R, relative(o[b, begin:end][:, sample], next(iter(outputs.values()))))
-        S = max(S, relative(state[slot, sample], states["S"]))
-    return {"R": R, "S": S}
-
-
 def contestants(layer, handle, sets, shape, options):
     """Name -> one call for each set."""
     calls = {}
@@ -362,21 +324,7 @@ def contestants(layer, handle, sets, shape, options):
             plan.enqueue(launch)
         return call
     calls["plum"] = [launcher(t) for t, _ in sets]
-    if options.fla:
-        dense = [t if t.slots is None else
-                 Tensors(t.inputs, t.params, t.outputs, {n: x[:shape.sequences].contiguous()
-                                                         for n, x in t.initial.items()}, cu_seqlens=t.cu_seqlens)
-                 for t, _ in sets]
-        try:
-            made = [LAYERS[layer].fla(t, shape.T == 1) for t in dense]
-            if all(made):
-                calls["fla"] = made
-        except ImportError as error:
-            print(f"note: no FLA: {error}", file=sys.stderr)
-            options.fla = False
-    if options.prototype and fits_prototype(layer, handle.manifest, shape):
-        lib = ctypes.CDLL(options.prototype)
-        calls["prototype"] = [prototype_call(lib, t, shape) for t, _ in sets]
+    calls.update(peers.calls(layer, handle.manifest, [t for t, _ in sets], shape, options))
     return calls, plan
 
 
@@ -407,17 +355,16 @@ def bench(layer, handle, shape, device, generator, options, rate):
             cold = time.perf_counter() - start
             line[name] = {"cold_s": cold}
             if name != "plum" and t.slots is None:
-                line[name].update(peer_error(layer, t, result, sample[:2]))
-            graphs[name] = Graphs(each)
+                line[name].update(peers.error(layer, t, result, sample[:2]))
             line[name]["call_ms"] = call_time(each[0])
+            graphs[name] = Graphs(each)
             if name == "fla":
                 options.fla_seconds -= time.perf_counter() - start
                 options.fla = options.fla_seconds > 0
         except Exception as error:  # a peer that cannot run this shape
             if name == "plum":
                 raise
-            graphs.pop(name, None)
-            line[name] = {"error": str(error).splitlines()[0] if str(error) else type(error).__name__}
+            line.setdefault(name, {})["error"] = str(error).splitlines()[0] if str(error) else type(error).__name__
     for i in range(5 + options.reps):
         for each in graphs.values():
             each.replay(i >= 5)
@@ -447,9 +394,10 @@ def main():
     parser.add_argument("bundles", nargs="+", metavar="BUNDLE")
     parser.add_argument("--lib", required=True, help="libplumrt.so")
     parser.add_argument("--check", action="store_true", help="only the small shapes")
+    parser.add_argument("--cases", action="store_true", help="the numbered cases instead: cases.py")
     parser.add_argument("--time", action="store_true", help="only the shapes that are timed")
-    parser.add_argument("--shape", default="", help="one shape instead: B=1,T=4096,H=48[,HK=16][,mode=slow]"
-                        "[,initial=1][,slots=1][,fused=1]")
+    parser.add_argument("--shape", action="append", default=[], help="this shape instead, and others: "
+                        "B=1,T=4096,H=48[,HK=16][,mode=slow][,initial=1][,slots=1][,fused=1]")
     parser.add_argument("--packed", default="", help="lengths of packed sequences, for --shape H=...")
     parser.add_argument("--form", default="auto", choices=["auto", "step", "chunk"])
     parser.add_argument("--chunk", type=int, default=0)
@@ -459,12 +407,17 @@ def main():
     parser.add_argument("--sample", type=int, default=4, help="heads of a timed shape that are checked")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--prototype", help="library built from the hand-written KDA kernel")
+    parser.add_argument("--flash-kda", help="library built from FlashKDA (see peers.py)")
     parser.add_argument("--no-fla", dest="fla", action="store_false")
+    parser.add_argument("--no-flash-qla", dest="flash_qla", action="store_false")
     parser.add_argument("--fla-seconds", type=float, default=400,
                         help="time for FLA's tuning of all shapes together; beyond it FLA is left out")
     options = parser.parse_args()
-    options.form = {"auto": plumrt.AUTO, "step": plumrt.STEP, "chunk": plumrt.CHUNK}[options.form]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if options.cases:
+        import cases
+        return 0 if cases.run(options.lib, options.bundles, device) else 1
+    options.form = {"auto": plumrt.AUTO, "step": plumrt.STEP, "chunk": plumrt.CHUNK}[options.form]
     seed = options.seed if options.seed is not None else time.time_ns() % (1 << 31)
     generator = torch.Generator(device=device).manual_seed(seed)
     head = {"seed": seed, "torch": torch.__version__}
@@ -480,7 +433,7 @@ def main():
         if layer not in LAYERS:
             raise SystemExit(f"{directory}: layer '{layer}' is none of {', '.join(LAYERS)}")
         if options.shape or options.packed:
-            given = [parse_shape(options.shape, options.packed)]
+            given = [parse_shape(text, options.packed) for text in options.shape or [""]]
             checks, times = (given, []) if options.check else ([], given)
         else:
             checks, times = check_shapes(layer), time_shapes(layer)

@@ -65,6 +65,8 @@ class Tensors:
     final: dict = field(default_factory=dict)    # empty: not wanted
     cu_seqlens: torch.Tensor = None
     slots: torch.Tensor = None
+    snapshots: dict = field(default_factory=dict)  # states after `every`, 2 `every`, ... tokens
+    every: int = 0
 
 
 def view(tensor, declared, kind):
@@ -127,6 +129,7 @@ class Layer:
                        outputs=array(t.outputs, "outputs", "output"),
                        initial_states=array(t.initial, "states", "state"),
                        final_states=array(t.final, "states", "state"),
+                       snapshots=array(t.snapshots, "states", "state"), states_every=t.every,
                        layout=layout, form=form, chunk=chunk)
         if t.cu_seqlens is not None:
             args.cu_seqlens, args.cu_count = t.cu_seqlens.data_ptr(), t.cu_seqlens.numel()
@@ -172,6 +175,7 @@ class Plan:
         launch = Launch(size=ctypes.sizeof(Launch), inputs=array(t.inputs, "inputs"),
                         params=array(t.params, "params"), outputs=array(t.outputs, "outputs"),
                         initial_states=array(t.initial, "states"), final_states=array(t.final, "states"),
+                        snapshots=array(t.snapshots, "states"),
                         cu_seqlens=None if t.cu_seqlens is None else t.cu_seqlens.data_ptr(),
                         slots=None if t.slots is None else t.slots.data_ptr(),
                         workspace=self.workspace.data_ptr(), workspace_bytes=self.info.workspace_bytes,
