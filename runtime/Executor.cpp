@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <tuple>
 
 namespace plum::runtime {
@@ -65,9 +66,11 @@ public:
       KernelChoice choice)
       : args(args), problem(problem), choice(choice) {
     const std::vector<TensorView> none;
+    for (int64_t group : problem.stateGroup)
+      shared |= group > 1;
     for (size_t s = 0; s < manifest.states.size(); ++s) {
       if (manifest.states[s].grows) {
-        lists.emplace_back(manifest, args, problem, s);
+        lists.emplace_back(manifest, args, problem, s, shared);
         continue;
       }
       auto port = [&](const std::vector<TensorView> &views) {
@@ -88,7 +91,31 @@ public:
               });
   }
 
-  int64_t pairs() const { return int64_t(order.size()) * problem.heads; }
+  /// Cuts the run into pieces for about so many threads.
+  void cut(int threads) {
+    int64_t group = together(), heads = problem.heads;
+    int64_t groups =
+        std::max<int64_t>(int64_t(order.size()) * heads / group, 1);
+    int64_t parts = (threads + groups - 1) / groups;
+    // A list costs much to read and little to compare with one more head.
+    int64_t many = std::max<int64_t>((group + parts - 1) / parts, 8);
+    for (const Sequence *sequence : order) {
+      int64_t step = sequence->length < group ? many : 1;
+      for (int64_t first = 0; first < heads; first += group)
+        for (int64_t head = 0; head < group; head += step)
+          pieces.push_back(
+              {sequence, first + head, std::min(step, group - head)});
+    }
+  }
+  int64_t count() const { return int64_t(pieces.size()); }
+
+  /// What must be there before the first piece begins.
+  void prepare() const {
+    for (const Sequence *sequence : order)
+      for (const GrowingList &list : lists)
+        for (int64_t head = 0; shared && head < problem.heads; ++head)
+          list.prepare(*sequence, head);
+  }
 
   /// Bytes a lane needs, and the lane in them. The pieces are 64-byte aligned.
   /// No machine has memory for the largest number.
@@ -96,10 +123,10 @@ public:
     size_t bytes = rounded(workspaceBytes());
     for (const StatePort &state : final)
       bytes += rounded(size_t(state.elements()) * sizeof(float));
-    for (const List &list : lists) {
+    for (const GrowingList &list : lists) {
       size_t more;
-      if (__builtin_mul_overflow(size_t(list.scratchRows),
-                                 size_t(list.final.d) * sizeof(float), &more) ||
+      if (__builtin_mul_overflow(size_t(list.scratchRows()),
+                                 size_t(list.width()) * sizeof(float), &more) ||
           __builtin_add_overflow(bytes, more, &bytes) ||
           __builtin_add_overflow(bytes, size_t(64), &bytes))
         return std::numeric_limits<size_t>::max();
@@ -119,24 +146,78 @@ public:
       memory += rounded(size_t(state.elements()) * sizeof(float));
     }
     lane.growing.resize(lists.size());
-    for (const List &list : lists) {
+    for (const GrowingList &list : lists) {
       lane.rowsScratch.push_back(reinterpret_cast<float *>(memory));
       memory +=
-          rounded(size_t(list.scratchRows * list.final.d) * sizeof(float));
+          rounded(size_t(list.scratchRows() * list.width()) * sizeof(float));
     }
     return lane;
   }
 
-  /// One (sequence, head) pair from its first token to its last.
-  void pair(Lane &lane, int64_t index) const {
-    const Sequence &sequence = *order[size_t(index / problem.heads)];
-    int64_t head = index % problem.heads;
+  /// A piece from its sequence's first token to its last; says how many pairs
+  /// of a sequence and a head it was.
+  int64_t run(Lane &lane, int64_t index) const {
+    const auto &[sequence, head, count] = pieces[size_t(index)];
     for (size_t i = 0; i < args.params.size(); ++i)
       lane.params[i] = args.params[i].at(0, 0, head);
     for (size_t s = 0; s < final.size(); ++s)
-      lane.states[s] = loadState(lane, s, sequence.slot, head);
+      lane.states[s] = loadState(lane, s, sequence->slot, head);
     for (size_t g = 0; g < lists.size(); ++g)
-      lane.growing[g] = loadRows(lane, g, sequence, head);
+      lane.growing[g] = lists[g].load(lane.rowsScratch[g], *sequence, head);
+    if (count == 1)
+      allTokens(lane, *sequence, head);
+    else
+      for (int64_t t = 0; t < sequence->length; ++t)
+        call(*choice.chunk, lane, *sequence, head, count, sequence->begin + t,
+             1);
+    for (size_t s = 0; s < final.size(); ++s)
+      if (final[s].view)
+        final[s].store(sequence->slot, head, lane.states[s]);
+    for (size_t g = 0; g < lists.size(); ++g)
+      lists[g].store(lane.growing[g], *sequence, head);
+    return count;
+  }
+
+private:
+  /// Heads head .. head + count of a sequence: one with all of its tokens, or
+  /// several, a token at a time.
+  struct Piece {
+    const Sequence *sequence;
+    int64_t head, count;
+  };
+
+  static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+  size_t workspaceBytes() const {
+    size_t bytes = 0;
+    for (const Kernel *kernel : {choice.step, choice.chunk})
+      if (kernel)
+        bytes = std::max(bytes, size_t(kernel->info->workspaceBytes));
+    return bytes;
+  }
+
+  /// Neighbouring heads that one call can run as rows of a token: they share
+  /// all lists, have no other states, the same params, and inputs that are
+  /// their own, each a row, or shared.
+  int64_t together() const {
+    if (!shared || !choice.chunk || !final.empty())
+      return 1;
+    int64_t group = 0;
+    for (int64_t heads : problem.stateGroup)
+      group = std::gcd(group, heads);
+    for (int64_t heads : problem.group)
+      if (heads > 1 && heads % group != 0)
+        return 1;
+    for (const TensorView &param : args.params)
+      for (int64_t head = 0; head < problem.heads; ++head)
+        if (std::memcmp(param.at(0, 0, head),
+                        param.at(0, 0, head / group * group),
+                        size_t(param.shape[3]) * byteSize(param.dtype)) != 0)
+          return 1;
+    return group;
+  }
+
+  /// One head from its sequence's first token to its last.
+  void allTokens(Lane &lane, const Sequence &sequence, int64_t head) const {
     int64_t every = args.snapshotEvery, done = 0;
     while (done < sequence.length) {
       int64_t left = sequence.length - done;
@@ -149,40 +230,6 @@ public:
             snapshots[s].store(sequence.snapshot + done / every - 1, head,
                                lane.states[s]);
     }
-    for (size_t s = 0; s < final.size(); ++s)
-      if (final[s].view)
-        final[s].store(sequence.slot, head, lane.states[s]);
-    for (size_t g = 0; g < lists.size(); ++g)
-      storeRows(lists[g], lane.growing[g], sequence, head);
-  }
-
-private:
-  /// A growing state.
-  struct List {
-    GrowingPort initial, final;
-    bool same;               ///< Rows so far are where they shall be.
-    int64_t scratchRows = 0; ///< That a lane must hold.
-
-    List(const Manifest &manifest, const RunArgs &args, const Problem &problem,
-         size_t state)
-        : initial(GrowingPort::of(manifest, args, args.initialStates, state)),
-          final(GrowingPort::of(manifest, args, args.finalStates, state)),
-          same(initial.sameAs(final)) {
-      if (final.inPlace())
-        return;
-      for (const Sequence &sequence : problem.sequences)
-        if (sequence.slot >= 0)
-          scratchRows = std::max(scratchRows, sequence.rows());
-    }
-  };
-
-  static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
-  size_t workspaceBytes() const {
-    size_t bytes = 0;
-    for (const Kernel *kernel : {choice.step, choice.chunk})
-      if (kernel)
-        bytes = std::max(bytes, size_t(kernel->info->workspaceBytes));
-    return bytes;
   }
 
   /// The state before the first token, where the kernel shall update it.
@@ -201,66 +248,45 @@ private:
     return place;
   }
 
-  /// The rows of a growing state, those so far filled, for the kernel to add
-  /// to: where the caller wants them if possible.
-  plum_rows loadRows(Lane &lane, size_t g, const Sequence &sequence,
-                     int64_t head) const {
-    const List &list = lists[g];
-    bool direct = list.final.inPlace();
-    plum_rows rows = direct ? list.final.rows(sequence, head)
-                            : plum_rows{lane.rowsScratch[g],
-                                        list.final.d * int64_t(sizeof(float))};
-    if (!(direct && list.same))
-      for (int64_t row = 0; row < sequence.past; ++row)
-        list.initial.load(sequence, head, row, GrowingPort::rowAt(rows, row));
-    return rows;
-  }
-  /// Those that are not where the caller wants them.
-  static void storeRows(const List &list, const plum_rows &rows,
-                        const Sequence &sequence, int64_t head) {
-    if (list.final.inPlace() || !list.final.given())
-      return;
-    for (int64_t row = list.same ? sequence.past : 0; row < sequence.rows();
-         ++row)
-      list.final.store(sequence, head, row, GrowingPort::rowAt(rows, row));
-  }
-
   /// Tokens begin .. begin + count, by whole chunks and then by steps when
   /// both kernels are at hand and few tokens are left over.
   void tokens(Lane &lane, const Sequence &sequence, int64_t head, int64_t begin,
               int64_t count) const {
     int64_t chunked = choice.chunk ? count : 0;
-    if (choice.chunk && choice.step)
+    if (choice.chunk && choice.step && !shared)
       if (int64_t rest = count % choice.chunk->info->chunk;
           rest <= autoStepTokens)
         chunked -= rest;
     if (chunked > 0)
-      call(*choice.chunk, lane, sequence, head, begin, chunked);
+      call(*choice.chunk, lane, sequence, head, 1, begin, chunked);
     if (count > chunked)
-      call(*choice.step, lane, sequence, head, begin + chunked,
+      call(*choice.step, lane, sequence, head, 1, begin + chunked,
            count - chunked);
   }
 
+  /// Tokens begin .. begin + count of one head, or one token of several.
   void call(const Kernel &kernel, Lane &lane, const Sequence &sequence,
-            int64_t head, int64_t begin, int64_t count) const {
-    auto rows = [&](const TensorView &view, int64_t h) {
-      return plum_rows{view.at(sequence.batch, begin, h),
-                       view.stride[1] * int64_t(byteSize(view.dtype))};
+            int64_t head, int64_t heads, int64_t begin, int64_t count) const {
+    auto rows = [&](const TensorView &view, int64_t group) {
+      int64_t axis = heads == 1 ? 1 : 2; // Along which rows follow.
+      int64_t step = axis == 2 && group > 1 ? 0 : view.stride[axis];
+      return plum_rows{view.at(sequence.batch, begin, head / group),
+                       step * int64_t(byteSize(view.dtype))};
     };
     for (size_t i = 0; i < args.inputs.size(); ++i)
-      lane.inputs[i] = rows(args.inputs[i], head / problem.group[i]);
+      lane.inputs[i] = rows(args.inputs[i], problem.group[i]);
     for (size_t i = 0; i < args.outputs.size(); ++i)
-      lane.outputs[i] = rows(args.outputs[i], head);
-    bool grow = !lists.empty();
-    plum_kernel_args kernelArgs{count,
-                                lane.workspace,
-                                lane.inputs.data(),
-                                lane.params.data(),
-                                lane.states.data(),
-                                lane.outputs.data(),
-                                lane.growing.data(),
-                                grow ? sequence.past + begin - sequence.begin
-                                     : 0};
+      lane.outputs[i] = rows(args.outputs[i], 1);
+    plum_kernel_args kernelArgs{
+        count * heads,
+        lane.workspace,
+        lane.inputs.data(),
+        lane.params.data(),
+        lane.states.data(),
+        lane.outputs.data(),
+        lane.growing.data(),
+        lists.empty() ? 0 : sequence.past + begin - sequence.begin,
+        shared ? heads : 0};
     kernel.function(&kernelArgs);
   }
 
@@ -268,8 +294,10 @@ private:
   const Problem &problem;
   KernelChoice choice;
   std::vector<StatePort> initial, final, snapshots; ///< One per fixed state.
-  std::vector<List> lists;                          ///< One per growing state.
+  std::vector<GrowingList> lists;                   ///< One per growing state.
+  bool shared = false; ///< Some heads share their lists; so none appends.
   std::vector<const Sequence *> order;
+  std::vector<Piece> pieces;
 };
 
 } // namespace
@@ -283,7 +311,8 @@ Status Executor::run(const RunArgs &args, const RunOptions &options) {
     return problem.error();
   Run run(bundle.manifest(), args, *problem, *choice);
   int wanted = options.threads > 0 ? options.threads : ThreadPool::available();
-  int threads = int(std::min<int64_t>(wanted, run.pairs()));
+  run.cut(wanted);
+  int threads = int(std::min<int64_t>(wanted, run.count()));
   if (threads == 0)
     return Status::ok();
 
@@ -299,10 +328,11 @@ Status Executor::run(const RunArgs &args, const RunOptions &options) {
                    {}};
     lanes.push_back(run.makeLane(memory.data()));
   }
-  pool.run(threads, run.pairs(), [&](int thread, int64_t index) {
-    run.pair(lanes[size_t(thread)], index);
+  run.prepare();
+  pool.run(threads, run.count(), [&](int thread, int64_t index) {
+    int64_t pairs = run.run(lanes[size_t(thread)], index);
     if (options.progress)
-      options.progress->fetch_add(1, std::memory_order_relaxed);
+      options.progress->fetch_add(pairs, std::memory_order_relaxed);
   });
   return Status::ok();
 }

@@ -45,6 +45,70 @@ GrowingPort GrowingPort::of(const Manifest &manifest, const RunArgs &args,
   return port;
 }
 
+GrowingList::GrowingList(const Manifest &manifest, const RunArgs &args,
+                         const Problem &problem, size_t state, bool shared)
+    : initial(GrowingPort::of(manifest, args, args.initialStates, state)),
+      final(GrowingPort::of(manifest, args, args.finalStates, state)),
+      group(problem.stateGroup[state]), same(initial.sameAs(final)) {
+  if (shared)
+    input = &args.inputs[*manifest.rowsInput(state)];
+  if (final.inPlace())
+    return;
+  for (const Sequence &sequence : problem.sequences)
+    if (sequence.slot >= 0)
+      room = std::max(room, sequence.rows());
+}
+
+void GrowingList::copyPast(const plum_rows &rows, const Sequence &sequence,
+                           int64_t head) const {
+  for (int64_t row = 0; row < sequence.past; ++row)
+    initial.load(sequence, head / group, row, GrowingPort::rowAt(rows, row));
+}
+
+void GrowingList::appendInput(const plum_rows &rows, const Sequence &sequence,
+                              int64_t head) const {
+  for (int64_t t = 0; t < sequence.length; ++t) {
+    const void *from =
+        input->at(sequence.batch, sequence.begin + t, head / group);
+    float *to = GrowingPort::rowAt(rows, sequence.past + t);
+    if (input->dtype == DType::F32)
+      std::copy_n(static_cast<const float *>(from), final.d, to);
+    else
+      for (int64_t c = 0; c < final.d; ++c)
+        to[c] = float(loadAsDouble(from, input->dtype, size_t(c)));
+  }
+}
+
+void GrowingList::prepare(const Sequence &sequence, int64_t head) const {
+  if (!input || !final.inPlace() || head % group != 0)
+    return;
+  plum_rows rows = final.rows(sequence, head / group);
+  if (!same)
+    copyPast(rows, sequence, head);
+  appendInput(rows, sequence, head);
+}
+
+plum_rows GrowingList::load(float *scratch, const Sequence &sequence,
+                            int64_t head) const {
+  bool direct = final.inPlace();
+  plum_rows rows = direct
+                       ? final.rows(sequence, head / group)
+                       : plum_rows{scratch, final.d * int64_t(sizeof(float))};
+  if (!direct || (!same && !input))
+    copyPast(rows, sequence, head);
+  if (!direct && input)
+    appendInput(rows, sequence, head);
+  return rows;
+}
+
+void GrowingList::store(const plum_rows &rows, const Sequence &sequence,
+                        int64_t head) const {
+  if (final.inPlace() || !final.given() || head % group != 0)
+    return;
+  for (int64_t row = same ? sequence.past : 0; row < sequence.rows(); ++row)
+    final.store(sequence, head / group, row, GrowingPort::rowAt(rows, row));
+}
+
 /// The values of `past`, which count for sequences or for the slots of a pool.
 static Status checkPast(const RunArgs &args, bool pooled, int64_t expected) {
   const IndexView &past = args.past;

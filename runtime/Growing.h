@@ -12,6 +12,11 @@
 // Rows never change once they are there. So where the final state is the very
 // initial one, the rows so far need not be touched, whatever their type.
 //
+// Heads that share a list run at the same time, so none of them appends: the
+// rows, which are those of an input, are copied before any kernel begins. A
+// list that is not in place has a copy in each thread's scratch, which is
+// filled with them as well, and one of its heads stores it.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLUM_RUNTIME_GROWING_H
@@ -106,6 +111,39 @@ private:
                ? *static_cast<const float *>(from)
                : bf16ToFloat(*static_cast<const uint16_t *>(from));
   }
+};
+
+/// One growing state of a run, before it and after it. `head` is the layer's.
+class GrowingList {
+public:
+  GrowingList(const Manifest &manifest, const RunArgs &args,
+              const Problem &problem, size_t state, bool shared);
+
+  /// Floats that a thread must have for it.
+  int64_t scratchRows() const { return room; }
+  int64_t width() const { return final.d; }
+
+  /// Before the kernels: what heads share is brought to its place.
+  void prepare(const Sequence &sequence, int64_t head) const;
+  /// The rows, those so far filled, for a kernel to read and add to: where the
+  /// caller wants them if possible.
+  plum_rows load(float *scratch, const Sequence &sequence, int64_t head) const;
+  /// Those that are not where the caller wants them.
+  void store(const plum_rows &rows, const Sequence &sequence,
+             int64_t head) const;
+
+private:
+  void copyPast(const plum_rows &rows, const Sequence &sequence,
+                int64_t head) const;
+  void appendInput(const plum_rows &rows, const Sequence &sequence,
+                   int64_t head) const;
+
+  GrowingPort initial, final;
+  int64_t group;    ///< Heads that share it.
+  bool same;        ///< Rows so far are where they shall be.
+  int64_t room = 0; ///< Rows of scratch.
+  const TensorView *input =
+      nullptr; ///< Its rows are appended; null: kernels do.
 };
 
 } // namespace plum::runtime

@@ -109,7 +109,7 @@ void fillRows(uint32_t seed, uint32_t tid, const TensorView &view,
 Result<RandomProblem> randomProblem(const Manifest &manifest, int64_t batch,
                                     int64_t tokens, int64_t heads,
                                     uint32_t seed, ThreadPool &pool,
-                                    int64_t past) {
+                                    int64_t past, int64_t listHeads) {
   RandomProblem problem;
   bool enough = true;
   auto allocate = [&](DType dtype, int64_t a, int64_t b, int64_t c, int64_t d) {
@@ -124,9 +124,17 @@ Result<RandomProblem> randomProblem(const Manifest &manifest, int64_t batch,
     return TensorView::dense(problem.buffers.back().data(), dtype, a, b, c, d);
   };
   RunArgs &args = problem.args;
-  for (const ManifestTensor &t : manifest.inputs)
+  if (listHeads == 0)
+    listHeads = heads;
+  std::vector<int64_t> headsOf(manifest.inputs.size(), heads);
+  for (size_t s = 0; s < manifest.states.size(); ++s)
+    if (std::optional<size_t> input = manifest.rowsInput(s))
+      headsOf[*input] = listHeads;
+  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
+    const ManifestTensor &t = manifest.inputs[i];
     args.inputs.push_back(
-        allocate(t.dtype, batch, tokens, heads, t.elements()));
+        allocate(t.dtype, batch, tokens, headsOf[i], t.elements()));
+  }
   for (const ManifestTensor &t : manifest.params)
     args.params.push_back(allocate(t.dtype, 1, 1, heads, t.elements()));
   for (const ManifestTensor &t : manifest.outputs)
@@ -135,15 +143,17 @@ Result<RandomProblem> randomProblem(const Manifest &manifest, int64_t batch,
   bool grow = manifest.growingState();
   int64_t room = 0;
   enough &= !__builtin_add_overflow(past, tokens, &room);
-  for (const ManifestTensor &t : manifest.states) {
+  for (size_t s = 0; s < manifest.states.size(); ++s) {
+    const ManifestTensor &t = manifest.states[s];
     auto [rows, cols] = stateExtents(t, StateLayout::KV);
     if (t.grows)
       rows = room;
-    args.finalStates.push_back(allocate(DType::F32, batch, heads, rows, cols));
+    int64_t own = manifest.rowsInput(s) ? listHeads : heads;
+    args.finalStates.push_back(allocate(DType::F32, batch, own, rows, cols));
     if (grow) // All states have an initial view, or none.
       args.initialStates.push_back(
           t.grows ? args.finalStates.back()
-                  : allocate(DType::F32, batch, heads, rows, cols));
+                  : allocate(DType::F32, batch, own, rows, cols));
   }
   if (grow) {
     TensorView counts = allocate(DType::I64, 1, 1, 1, batch);

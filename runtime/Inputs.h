@@ -54,11 +54,14 @@ inline constexpr int64_t checkedRows = 19;
 /// States start as 0, but growing ones hold rows of N(0, 1), tid 32 + position
 /// of the state and i the index in [N, H, past, d]: `past` in the first
 /// sequence, one less in each that follows, down to 0. They are in place: the
-/// final views are the initial ones. Rows yet to come are NaN.
+/// final views are the initial ones. Rows yet to come are NaN. Lists that heads
+/// can share, and the inputs that their rows are, have `listHeads` heads, a
+/// divisor of `heads`; 0 stands for as many.
 Result<RandomProblem> randomProblem(const Manifest &manifest, int64_t batch,
                                     int64_t tokens, int64_t heads,
                                     uint32_t seed, ThreadPool &pool,
-                                    int64_t past = checkedRows);
+                                    int64_t past = checkedRows,
+                                    int64_t listHeads = 0);
 
 } // namespace plum::runtime
 

@@ -264,7 +264,7 @@ private:
                                    : int64_t(run.problem.sequences.size());
     for (size_t i = 0; i < manifest.states.size(); ++i) {
       const ManifestTensor &state = manifest.states[i];
-      std::vector<int64_t> shape{count, run.problem.heads};
+      std::vector<int64_t> shape{count, run.problem.stateHeads(i)};
       if (state.grows) // As many in all, says planProblem.
         shape.push_back(run.args.initialStates[i].shape[2]);
       if (Status s = check(state, shape, fileShape(state)); !s)
@@ -355,7 +355,8 @@ private:
           given ? run.args.initialStates[i].dtype : DType::F32);
       int64_t count = run.args.slots ? run.args.initialStates[i].shape[0]
                                      : int64_t(p.sequences.size());
-      TensorView view = stateView(state, nullptr, dtype, count, p.heads, room);
+      TensorView view =
+          stateView(state, nullptr, dtype, count, p.stateHeads(i), room);
       if (Status s = allocateView(view); !s)
         return s;
       run.args.finalStates.push_back(view);

@@ -10,7 +10,8 @@
 //   state  S : [K, V]  [N, H, K, V]; optional initial state, f32 or bf16;
 //                      [N, H, V, K] in layout vk
 //   state  X : [*, d]  [N, H, L, d]; a growing state, optional as other states,
-//                      f32 or bf16, in both layouts
+//                      f32 or bf16, in both layouts; it has the heads of the
+//                      input that its rows are, if they are one (Problem.h)
 //   seqlens            [N] int32 or int64, optional: how many of the L rows of
 //                      each growing state sequence n has; else all
 //   cu_seqlens         [N + 1] int32 or int64, optional: packs N sequences

@@ -33,6 +33,22 @@ const ManifestTensor *Manifest::growingState() const {
   return nullptr;
 }
 
+std::optional<size_t> Manifest::rowsInput(size_t state) const {
+  std::optional<size_t> found;
+  for (size_t s = 0; s < states.size(); ++s) {
+    if (!states[s].grows)
+      continue;
+    size_t input = 0;
+    while (input < inputs.size() && inputs[input].name != states[s].rows)
+      ++input;
+    if (input == inputs.size())
+      return std::nullopt;
+    if (s == state)
+      found = input;
+  }
+  return found;
+}
+
 std::string_view name(KernelForm form) {
   return form == KernelForm::Step ? "step" : "chunk";
 }
@@ -95,23 +111,40 @@ ManifestTensor readTensor(const JsonValue &value) {
   tensor.declared = storageType(value.field("declared"));
   if (JsonValue grows = value.optional("grows"); grows.exists())
     tensor.grows = grows.boolean();
+  if (JsonValue rows = value.optional("rows"); rows.exists())
+    tensor.rows = identifier(rows);
   return tensor;
 }
 
-/// What growing must be for `tensor` of list `key`.
+const ManifestTensor *find(const std::vector<ManifestTensor> &tensors,
+                           const std::string &name) {
+  for (const ManifestTensor &tensor : tensors)
+    if (tensor.name == name)
+      return &tensor;
+  return nullptr;
+}
+
+/// What growing must be for `tensor` of list `key`, the inputs being read.
 void checkGrowth(const JsonValue &value, const ManifestTensor &tensor,
-                 std::string_view key, bool onGpu) {
-  if (!tensor.grows)
+                 std::string_view key, const Manifest &manifest) {
+  if (tensor.grows) {
+    JsonValue grows = value.field("grows");
+    if (key != "states")
+      grows.error("is true, which only a state's may be");
+    else if (manifest.onGpu())
+      grows.error("is true, which no kernel for a GPU supports");
+    else if (tensor.shape.size() != 1)
+      value.field("shape").error("has " + std::to_string(tensor.shape.size()) +
+                                 " axes, expected 1, of a row of a growing "
+                                 "state");
+  }
+  if (tensor.rows.empty())
     return;
-  JsonValue grows = value.field("grows");
-  if (key != "states")
-    grows.error("is true, which only a state's may be");
-  else if (onGpu)
-    grows.error("is true, which no kernel for a GPU supports");
-  else if (tensor.shape.size() != 1)
-    value.field("shape").error("has " + std::to_string(tensor.shape.size()) +
-                               " axes, expected 1, of a row of a growing "
-                               "state");
+  const ManifestTensor *input = find(manifest.inputs, tensor.rows);
+  if (!tensor.grows || !input || input->shape != tensor.shape)
+    value.field("rows").error("is '" + tensor.rows +
+                              "', expected an input of the shape of '" +
+                              tensor.name + "', a state that grows");
 }
 
 ManifestMatmul readMatmul(const JsonValue &value) {
@@ -230,7 +263,7 @@ void readTensors(const JsonValue &root, Manifest &manifest) {
   auto list = [&](const char *key, std::vector<ManifestTensor> &tensors) {
     root.field(key).array([&](const JsonValue &value) {
       tensors.push_back(readTensor(value));
-      checkGrowth(value, tensors.back(), key, manifest.onGpu());
+      checkGrowth(value, tensors.back(), key, manifest);
       if (!names.insert(tensors.back().name).second)
         value.error("is a second tensor named '" + tensors.back().name + "'");
     });
@@ -293,6 +326,8 @@ OrderedJson tensorList(const std::vector<ManifestTensor> &tensors) {
                     {"declared", std::string(name(tensor.declared))}});
     if (tensor.grows)
       list.back()["grows"] = true;
+    if (!tensor.rows.empty())
+      list.back()["rows"] = tensor.rows;
   }
   return list;
 }

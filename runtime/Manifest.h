@@ -8,7 +8,7 @@
 // can drift from the other. It names the layer's tensors in the order in which
 // kernels take them (see ABI/KernelABI.h) and the kernels of the object file.
 //
-//   { "abi": 2, "plum": "0.1.0", "llvm": "22.1.8", "layer": "kda",
+//   { "abi": 3, "plum": "0.1.0", "llvm": "22.1.8", "layer": "kda",
 //     "target": "cpu", "cpu": "x86-64-v4", "features": ["avx512f"],
 //     "precision": "default", "dims": {"K": 128, "V": 128},
 //     "params": [], "inputs": [{"name": "q", "shape": [128],
@@ -24,7 +24,9 @@
 //
 // A state with "grows": true is a list of rows of its shape, [d], one more for
 // each token; all such states of a layer hold the same number of rows. No
-// kernel for a GPU has any.
+// kernel for a GPU has any. "rows": "k" says that its rows are those of input k
+// as they stand. Where that holds for all of them, each has as many heads as
+// its input, and heads that share the input share the list.
 //
 // A bundle for a GPU has "target": "sm_90a" (or another sm_NN), "object":
 // "kernels.ptx" and the ABI version of ABI/GpuABI.h. Its kernels have besides
@@ -47,9 +49,9 @@
 //                "schedule": "chunk 16", "ms": 21.5, "date": "2026-11-29"}
 //
 // Every field above is required but "features", "log_decays", "matmuls",
-// "flops_per_chunk", "tuning", "grows" and a step kernel's "chunk". Unknown
-// fields are ignored: they may record anything (a tuning run) that a reader
-// need not know; what a reader must know bumps "abi".
+// "flops_per_chunk", "tuning", "grows", "rows" and a step kernel's "chunk".
+// Unknown fields are ignored: they may record anything (a tuning run) that a
+// reader need not know; what a reader must know bumps "abi".
 //
 //===----------------------------------------------------------------------===//
 
@@ -76,6 +78,7 @@ struct ManifestTensor {
   DType declared = DType::F32; ///< What the spec says; differs only under
                                ///< precision f32 (16 bit read as f32).
   bool grows = false;          ///< A state that gains a row with each token.
+  std::string rows = {};       ///< The input that these are; empty: computed.
 
   /// Product of the shape; 1 for a scalar. Of one row, where it grows.
   int64_t elements() const;
@@ -159,6 +162,9 @@ struct Manifest {
   bool onGpu() const { return target != "cpu"; }
   /// The first state that grows, or null.
   const ManifestTensor *growingState() const;
+  /// Index of the input whose rows, and heads, growing state `state` has; none
+  /// where the rows of any are computed: then each head has states of its own.
+  std::optional<size_t> rowsInput(size_t state) const;
   bool operator==(const Manifest &) const = default;
 };
 

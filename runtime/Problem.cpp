@@ -100,6 +100,10 @@ Status findSizes(const Manifest &manifest, const RunArgs &args,
     }
     problem.group.push_back(problem.heads / heads);
   }
+  for (size_t s = 0; s < manifest.states.size(); ++s) {
+    std::optional<size_t> input = manifest.rowsInput(s);
+    problem.stateGroup.push_back(input ? problem.group[*input] : 1);
+  }
   return Status::ok();
 }
 
@@ -258,7 +262,8 @@ Status checkStates(const Manifest &manifest, const RunArgs &args,
     // A pool has as many slots as it has.
     int64_t slots =
         firstExtent(manifest, args, views).value_or(views[i].shape[0]);
-    int64_t expected[] = {count.value_or(slots), problem.heads, rows, cols};
+    int64_t expected[] = {count.value_or(slots), problem.stateHeads(i), rows,
+                          cols};
     if (Status s = checkView(views[i], state.name, DType::F32, DType::BF16,
                              expected, false, device);
         !s)

@@ -29,6 +29,9 @@ namespace plum::runtime {
 ///   state           [N, H, K, V] in layout kv, [N, H, V, K] in vk; a vector
 ///                   state [N, H, 1, K], a scalar one [N, H, 1, 1]; a
 ///                   growing state [N, H, capacity, d] in both layouts
+/// Inputs may have fewer heads, a divisor of H, which several heads share. The
+/// same then holds of growing states whose rows are such an input (rowsInput in
+/// Manifest.h): they have the heads of the input.
 /// Axis d must be contiguous in inputs, params and outputs; everything else
 /// may be strided (column slices of a fused buffer, a padded state pool).
 struct TensorView {
@@ -125,6 +128,11 @@ struct Problem {
   std::vector<Sequence> sequences;
   /// Head h of the layer reads head h / group of input i.
   std::vector<int64_t> group;
+  /// And head h / stateGroup of state i: 1, but of growing states that heads
+  /// share.
+  std::vector<int64_t> stateGroup;
+
+  int64_t stateHeads(size_t state) const { return heads / stateGroup[state]; }
 
   /// Tokens in all sequences that are not padding.
   int64_t activeTokens() const;

@@ -155,9 +155,9 @@ std::vector<double> finalState(const Manifest &manifest, const RunArgs &args,
                                const Problem &problem, const Sequence &sequence,
                                size_t state) {
   HeadStates states(manifest, args, args.finalStates, state);
-  int64_t n = states.elements(sequence);
-  std::vector<double> values(size_t(problem.heads * n));
-  for (int64_t head = 0; head < problem.heads; ++head)
+  int64_t n = states.elements(sequence), heads = problem.stateHeads(state);
+  std::vector<double> values(size_t(heads * n));
+  for (int64_t head = 0; head < heads; ++head)
     states.load(sequence, head, sequence.rows(), values.data() + head * n);
   return values;
 }
@@ -167,7 +167,8 @@ void storeFinalStates(const Manifest &manifest, const RunArgs &args,
   for (size_t s = 0; s < manifest.states.size(); ++s) {
     HeadStates states(manifest, args, args.finalStates, s);
     int64_t n = states.elements(result.sequence);
-    for (int64_t head = 0; head < problem.heads && states.given(); ++head)
+    for (int64_t head = 0; head < problem.stateHeads(s) && states.given();
+         ++head)
       states.store(result.sequence, head, result.states[s].data() + head * n);
   }
 }
@@ -186,16 +187,19 @@ runHeads(const Manifest &manifest, const RunArgs &args, const Problem &problem,
     for (const ManifestTensor &output : manifest.outputs)
       result.outputs.emplace_back(
           size_t(sequence.length * problem.heads * output.elements()));
-    for (const ManifestTensor &state : manifest.states)
-      result.states.emplace_back(size_t(problem.heads * state.elements() *
-                                        (state.grows ? sequence.rows() : 1)));
+    for (size_t s = 0; s < manifest.states.size(); ++s) {
+      const ManifestTensor &state = manifest.states[s];
+      result.states.emplace_back(
+          size_t(problem.stateHeads(s) * state.elements() *
+                 (state.grows ? sequence.rows() : 1)));
+    }
   }
 
   auto pair = [&](int, int64_t index) {
     ReferenceSequence &result = results[size_t(index / problem.heads)];
     const Sequence &sequence = result.sequence;
     int64_t h = index % problem.heads, length = sequence.length;
-    std::vector<std::vector<double>> params, inputs, outputs;
+    std::vector<std::vector<double>> params, inputs, outputs, lists;
     reference::Head head;
     head.tokens = length;
     head.past = sequence.past;
@@ -212,10 +216,15 @@ runHeads(const Manifest &manifest, const RunArgs &args, const Problem &problem,
     head.outputs.assign(outputs.begin(), outputs.end());
     for (size_t s = 0; s < manifest.states.size(); ++s) {
       HeadStates initial(manifest, args, args.initialStates, s);
-      int64_t n = initial.elements(sequence);
-      std::span<double> state(result.states[s].data() + h * n, size_t(n));
+      int64_t n = initial.elements(sequence), group = problem.stateGroup[s];
+      // Heads that share a list make the same of it; the first of them keeps
+      // it.
+      std::span<double> state =
+          h % group == 0
+              ? std::span(result.states[s].data() + h / group * n, size_t(n))
+              : lists.emplace_back(size_t(n));
       if (initial.given())
-        initial.load(sequence, h, sequence.past, state.data());
+        initial.load(sequence, h / group, sequence.past, state.data());
       head.states.push_back(state);
     }
     runHead(head);

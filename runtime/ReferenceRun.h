@@ -36,7 +36,8 @@ struct ReferenceSequence {
   Sequence sequence;
   std::vector<std::vector<double>> outputs; ///< Each [length, H, d].
   std::vector<std::vector<double>> states;  ///< Each [H, K, V], at the end; of
-                                            ///< a growing state [H, rows, d].
+                                            ///< a growing state [H, rows, d],
+                                            ///< of the heads that it has.
 };
 
 /// Runs every head of every sequence of `args` (inputs, params, initial states,

@@ -59,6 +59,8 @@ enum { PLUMRT_KV = 0, PLUMRT_VK = 1 };
  *                   [N, H, 1, K], a scalar one [N, H, 1, 1]; a growing state
  *                   ("grows" in the manifest) [N, H, capacity, d], a row for
  *                   each token so far, in both layouts
+ * Inputs may have fewer heads, a divisor of H; so do the growing states whose
+ * rows are such an input ("rows" in the manifest).
  * Axis d must be contiguous but in states. */
 typedef struct plumrt_tensor {
   void *data;

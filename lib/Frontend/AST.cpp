@@ -104,4 +104,14 @@ double apply(Func func, double x) {
   return x;
 }
 
+const Symbol *Layer::rowsOf(const Symbol &list) const {
+  for (const Stmt &stmt : stmts)
+    if (stmt.kind == Stmt::Update && stmt.symbol == &list &&
+        list.shape.kind == Shape::List) {
+      const Symbol *row = stmt.written->args[1]->symbol;
+      return row && row->kind == SymbolKind::Input ? row : nullptr;
+    }
+  return nullptr;
+}
+
 } // namespace plum::frontend

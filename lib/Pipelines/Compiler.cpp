@@ -387,6 +387,8 @@ Manifest Compilation::manifest() {
     else if (symbol->shape.kind != frontend::Shape::Scalar)
       tensor.shape = {symbol->shape.cols};
     tensor.grows = symbol->shape.kind == frontend::Shape::List;
+    if (const frontend::Symbol *rows = layer->rowsOf(*symbol))
+      tensor.rows = rows->name;
     tensor.declared = symbol->dtype;
     tensor.dtype =
         options.precision == Precision::F32 ? DType::F32 : symbol->dtype;

@@ -47,7 +47,7 @@ read and written in place. 'kernels' lists the median of each kernel alone.
 
 Growing states are in place and start with P rows each (default 0): --shape
 T=1,P=4096 is the time to decode a token after 4096. Of their bytes, each row
-counts once.)";
+counts once. With H=32,L=8, four heads share each list.)";
 
 using Clock = std::chrono::steady_clock;
 
@@ -80,9 +80,9 @@ public:
         seconds(seconds) {}
 
   Status prepare() {
-    auto problem =
-        randomProblem(bundle.manifest(), shape.batch, shape.tokens, shape.heads,
-                      1, runner.threads(), shape.past.value_or(0));
+    auto problem = randomProblem(bundle.manifest(), shape.batch, shape.tokens,
+                                 shape.heads, 1, runner.threads(),
+                                 shape.past.value_or(0), shape.listHeads);
     if (!problem)
       return problem.error();
     random = std::move(*problem);

@@ -59,8 +59,8 @@ int64_t bytesOnce(const Manifest &manifest, const RunArgs &args) {
   for (size_t i = 0; problem && i < args.finalStates.size(); ++i)
     for (const Sequence &sequence : problem->sequences)
       if (manifest.states[i].grows && sequence.slot >= 0)
-        add(args.finalStates[i],
-            sequence.rows() * problem->heads * manifest.states[i].elements());
+        add(args.finalStates[i], sequence.rows() * problem->stateHeads(i) *
+                                     manifest.states[i].elements());
   return bytes;
 }
 
@@ -70,10 +70,11 @@ Result<double> smallError(const Bundle &bundle, Runner &runner,
   if (!reference)
     return reference.error();
   int64_t tokens = 256 * std::max<int64_t>(options.segments, 1);
-  Result<RandomProblem> small =
-      randomProblem(bundle.manifest(), 1, std::min(shape.tokens, tokens),
-                    std::min<int64_t>(shape.heads, 2), 1, runner.threads(),
-                    std::min<int64_t>(shape.past.value_or(0), 256));
+  int64_t heads = std::min<int64_t>(shape.heads, 2);
+  Result<RandomProblem> small = randomProblem(
+      bundle.manifest(), 1, std::min(shape.tokens, tokens), heads, 1,
+      runner.threads(), std::min<int64_t>(shape.past.value_or(0), 256),
+      shape.sharesLists() ? 1 : heads);
   if (!small)
     return small.error();
   Result<Problem> problem = planProblem(bundle.manifest(), small->args);
@@ -110,6 +111,7 @@ void printJson(const Manifest &manifest, const ShapeOption &shape, int threads,
                {"T", shape.tokens},
                {"H", shape.heads},
                {"P", shape.past.value_or(0)},
+               {"L", shape.sharesLists() ? shape.listHeads : shape.heads},
                {"threads", threads},
                {"reps", line.reps},
                {"ms", line.ms},
@@ -121,8 +123,10 @@ void printJson(const Manifest &manifest, const ShapeOption &shape, int threads,
                {"floor_ms", line.floorMs},
                {"sgemm_ms", line.sgemmMs ? Json(*line.sgemmMs) : Json()},
                {"error", number(line.error)}};
-  if (!manifest.growingState())
+  if (!manifest.growingState()) {
     json.erase("P");
+    json.erase("L");
+  }
   if (manifest.onGpu()) {
     json.erase("threads");
     json.erase("sgemm_ms");
@@ -150,6 +154,8 @@ void printTable(const Manifest &manifest, const ShapeOption &shape,
   std::string past;
   if (manifest.growingState())
     past = fmt::format(" P={}", shape.past.value_or(0));
+  if (shape.sharesLists())
+    past += fmt::format(" L={}", shape.listHeads);
   fmt::print("{} on {}, B={} T={} H={}{}, {}\n", manifest.layer,
              manifest.target, shape.batch, shape.tokens, shape.heads, past,
              place);

@@ -282,9 +282,9 @@ struct CheckVerb {
   int checkRandom(const Bundle &bundle, Runner &runner) {
     if (Status status = shape.parse(bundle.manifest()); !status)
       return fail(status.error());
-    Result<RandomProblem> random =
-        randomProblem(bundle.manifest(), shape.batch, shape.tokens, shape.heads,
-                      seed, runner.threads(), shape.past.value_or(checkedRows));
+    Result<RandomProblem> random = randomProblem(
+        bundle.manifest(), shape.batch, shape.tokens, shape.heads, seed,
+        runner.threads(), shape.past.value_or(checkedRows), shape.listHeads);
     if (!random)
       return fail(random.error(), "--shape");
     Result<Problem> problem = planProblem(bundle.manifest(), random->args);

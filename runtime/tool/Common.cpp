@@ -109,17 +109,19 @@ Result<Bundle> Choice::open() const {
 void ShapeOption::declare(CLI::App &verb, const std::string &help) {
   text = fmt::format("B={},T={},H={}", batch, tokens, heads);
   verb.add_option("--shape", text,
-                  help + ", B=n,T=n,H=n; and P=n: rows that growing states "
-                         "hold before the run")
+                  help + ", B=n,T=n,H=n; P=n: rows that growing states hold "
+                         "before the run; L=n: their heads, which H / n heads "
+                         "share each")
       ->type_name("SIZES")
       ->capture_default_str();
 }
 
 Status ShapeOption::parse(const Manifest &manifest) {
   auto bad = [&](const std::string &part) {
-    return Error{"--shape",
-                 "'" + part + "' is none of B=n, T=n, H=n with n >= 1",
-                 {"P=n with n >= 0 is for layers with growing states"}};
+    return Error{
+        "--shape",
+        "'" + part + "' is none of B=n, T=n, H=n with n >= 1",
+        {"P=n with n >= 0 and L=n are for layers with growing states"}};
   };
   for (const std::string &part : CLI::detail::split(text, ',')) {
     if (part.size() < 3 || part[1] != '=')
@@ -129,6 +131,12 @@ Status ShapeOption::parse(const Manifest &manifest) {
     auto [stop, error] = std::from_chars(part.data() + 2, end, value);
     if (error != std::errc() || stop != end || value < (part[0] != 'P'))
       return bad(part);
+    bool ofLists = part[0] == 'P' || part[0] == 'L';
+    if (ofLists && !manifest.growingState())
+      return Error{"--shape",
+                   "'" + part + "' is for growing states, which layer '" +
+                       manifest.layer + "' does not have",
+                   {}};
     switch (part[0]) {
     case 'B':
       batch = value;
@@ -140,17 +148,29 @@ Status ShapeOption::parse(const Manifest &manifest) {
       heads = value;
       break;
     case 'P':
-      if (!manifest.growingState())
-        return Error{"--shape",
-                     "'" + part + "' is for growing states, which layer '" +
-                         manifest.layer + "' does not have",
-                     {}};
       past = value;
+      break;
+    case 'L':
+      listHeads = value;
       break;
     default:
       return bad(part);
     }
   }
+  if (listHeads > 0 && heads % listHeads != 0)
+    return Error{"--shape",
+                 "'L=" + std::to_string(listHeads) +
+                     "' does not divide H = " + std::to_string(heads),
+                 {}};
+  if (sharesLists())
+    for (const ManifestTensor &state : manifest.states)
+      if (state.grows && state.rows.empty())
+        return Error{
+            "--shape",
+            "'L=" + std::to_string(listHeads) +
+                "' is for lists whose rows are inputs, but those of '" +
+                state.name + "' are computed",
+            {}};
   return Status::ok();
 }
 

@@ -66,6 +66,9 @@ struct ShapeOption {
   int64_t batch = 1, tokens, heads;
   std::string text;
   std::optional<int64_t> past = {};
+  int64_t listHeads = 0; ///< Of lists that heads share; 0: as many as heads.
+
+  bool sharesLists() const { return listHeads > 0 && listHeads < heads; }
 
   void declare(CLI::App &verb, const std::string &help);
   Status parse(const Manifest &manifest);

@@ -6,7 +6,8 @@
 // Softmax attention and its relatives as layer specs: compiled, run by the
 // executor in every form, and compared with the float64 recurrence of the same
 // spec. Lists lie in rows that are longer than they need be, with NaN around
-// them: a kernel that reads a row which is not there shows.
+// them: a kernel that reads a row which is not there shows. Heads that share
+// lists each have the truth of a list of their own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -65,9 +66,13 @@ layer levels(K = 24, V = 8) {
 })",
                      {}};
 
-/// One sequence of H heads.
+/// The same with a param, and inputs of one head beside those of all.
+const Spec mla = shippedSpec("mla", {{"C", 40}, {"R", 12}});
+
+/// One sequence of H heads, that share `lists` lists of each kind.
 struct Sizes1 {
-  int64_t tokens, past, heads;
+  int64_t tokens, past, heads, lists = 0;
+  bool alike = false; ///< Heads have the same params.
 };
 
 /// Everything of a run of one sequence, and of the truth.
@@ -75,7 +80,7 @@ class GrowingRun {
 public:
   GrowingRun(Layer &layer, Sizes1 sizes, uint32_t seed = 1, double scale = 1);
   void reference();
-  void execute(How how);
+  void execute(How how, int threads = 0);
   void expectClose(double limit, const std::string &what) const;
 
   /// Rows, [H, rows, d]: outputs and lists; a fixed state is [H, 1, K * V].
@@ -86,34 +91,49 @@ public:
       return data.data() + (head * rows + row) * d;
     }
   };
-  std::vector<Value> outputs, states; ///< Of the last run.
+  std::vector<Value> outputs, states;        ///< Of the last run.
+  std::vector<Value> params, inputs, before; ///< before: with 0 rows in the
+                                             ///< place of new ones.
 
 private:
-  Value make(int64_t rows, int64_t d, uint32_t seed, double scale) const;
+  static Value make(int64_t heads, int64_t rows, int64_t d, uint32_t seed,
+                    double scale);
+  /// Of an input or state: those of lists, or all.
+  int64_t headsOf(const frontend::Symbol &symbol) const;
 
   Layer &layer;
   const frontend::Layer &ast;
   Sizes1 sizes;
-  std::vector<Value> params, inputs, before; ///< before: with 0 rows in the
-                                             ///< place of new ones.
   std::vector<Value> truths, trueStates;
 };
 
-GrowingRun::Value GrowingRun::make(int64_t rows, int64_t d, uint32_t seed,
-                                   double scale) const {
+GrowingRun::Value GrowingRun::make(int64_t heads, int64_t rows, int64_t d,
+                                   uint32_t seed, double scale) {
   Value value{rows, d, {}};
-  for (int64_t i = 0; i < sizes.heads * rows * d; ++i)
+  for (int64_t i = 0; i < heads * rows * d; ++i)
     value.data.push_back(
         float(scale * runtime::portableNormal(seed, 7, uint32_t(i))));
   return value;
 }
 
+int64_t GrowingRun::headsOf(const frontend::Symbol &symbol) const {
+  bool ofLists = symbol.shape.kind == frontend::Shape::List;
+  for (const frontend::Symbol *state : ast.states)
+    ofLists |= ast.rowsOf(*state) == &symbol;
+  return ofLists && sizes.lists ? sizes.lists : sizes.heads;
+}
+
 GrowingRun::GrowingRun(Layer &layer, Sizes1 sizes, uint32_t seed, double scale)
     : layer(layer), ast(layer.ast()), sizes(sizes) {
-  for (const frontend::Symbol *param : ast.params)
-    params.push_back(make(1, param->shape.cols, ++seed, 0.2));
+  for (const frontend::Symbol *param : ast.params) {
+    Value value = make(sizes.heads, 1, param->shape.cols, ++seed, 0.2);
+    for (size_t i = 0; sizes.alike && i < value.data.size(); ++i)
+      value.data[i] = value.data[i % size_t(value.d)];
+    params.push_back(std::move(value));
+  }
   for (const frontend::Symbol *input : ast.inputs) {
-    Value value = make(sizes.tokens, input->shape.cols, ++seed, scale);
+    Value value =
+        make(headsOf(*input), sizes.tokens, input->shape.cols, ++seed, scale);
     if (layer.storage(*input) == DType::BF16)
       for (double &x : value.data)
         x = bf16ToFloat(floatToBf16(float(x)));
@@ -121,9 +141,11 @@ GrowingRun::GrowingRun(Layer &layer, Sizes1 sizes, uint32_t seed, double scale)
   }
   for (const frontend::Symbol *state : ast.states) {
     bool list = state->shape.kind == frontend::Shape::List;
-    before.push_back(
-        list ? make(sizes.past, state->shape.cols, ++seed, scale)
-             : make(1, state->shape.rows * state->shape.cols, ++seed, scale));
+    before.push_back(list ? make(headsOf(*state), sizes.past, state->shape.cols,
+                                 ++seed, scale)
+                          : make(sizes.heads, 1,
+                                 state->shape.rows * state->shape.cols, ++seed,
+                                 scale));
   }
 }
 
@@ -131,13 +153,13 @@ void GrowingRun::reference() {
   truths.clear();
   trueStates.clear();
   for (const frontend::Symbol *output : ast.outputs)
-    truths.push_back(make(sizes.tokens, output->shape.cols, 1, 0));
+    truths.push_back(make(sizes.heads, sizes.tokens, output->shape.cols, 1, 0));
   for (size_t s = 0; s < before.size(); ++s) {
-    bool list = ast.states[s]->shape.kind == frontend::Shape::List;
     Value value = before[s];
-    if (list) {
-      value = make(sizes.past + sizes.tokens, before[s].d, 1, 0);
-      for (int64_t h = 0; h < sizes.heads; ++h)
+    if (ast.states[s]->shape.kind == frontend::Shape::List) {
+      int64_t heads = headsOf(*ast.states[s]);
+      value = make(heads, sizes.past + sizes.tokens, before[s].d, 1, 0);
+      for (int64_t h = 0; h < heads; ++h)
         std::copy_n(before[s].at(h, 0), size_t(sizes.past * value.d),
                     value.at(h, 0));
     }
@@ -147,17 +169,18 @@ void GrowingRun::reference() {
     reference::Head head;
     head.tokens = sizes.tokens;
     head.past = sizes.past;
-    auto part = [&](Value &value) {
-      return std::span<double>(value.at(h, 0), size_t(value.rows * value.d));
+    auto part = [&](Value &value, const frontend::Symbol &symbol) {
+      int64_t own = h / (sizes.heads / headsOf(symbol));
+      return std::span<double>(value.at(own, 0), size_t(value.rows * value.d));
     };
-    for (Value &value : params)
-      head.params.push_back(part(value));
-    for (Value &value : inputs)
-      head.inputs.push_back(part(value));
-    for (Value &value : trueStates)
-      head.states.push_back(part(value));
-    for (Value &value : truths)
-      head.outputs.push_back(part(value));
+    for (size_t i = 0; i < params.size(); ++i)
+      head.params.push_back(part(params[i], *ast.params[i]));
+    for (size_t i = 0; i < inputs.size(); ++i)
+      head.inputs.push_back(part(inputs[i], *ast.inputs[i]));
+    for (size_t i = 0; i < trueStates.size(); ++i)
+      head.states.push_back(part(trueStates[i], *ast.states[i]));
+    for (size_t i = 0; i < truths.size(); ++i)
+      head.outputs.push_back(part(truths[i], *ast.outputs[i]));
     reference::run(ast, head);
   }
 }
@@ -201,32 +224,31 @@ struct Storage {
   }
 };
 
-void GrowingRun::execute(How how) {
+void GrowingRun::execute(How how, int threads) {
   const runtime::Bundle *bundle = layer.bundle();
   ASSERT_NE(bundle, nullptr);
   int64_t heads = sizes.heads, after = sizes.past + sizes.tokens;
   std::deque<Storage> stored;
   runtime::RunArgs args;
-  auto rows = [&](const Value &value, DType dtype, int64_t capacity,
-                  bool headsFirst, double around) {
+  auto rows = [&](const Value &value, const frontend::Symbol &symbol,
+                  int64_t capacity, bool headsFirst, double around) {
+    DType dtype = headsFirst ? DType::F32 : layer.storage(symbol);
     return stored
-        .emplace_back(value, dtype, heads, capacity, headsFirst, around)
+        .emplace_back(value, dtype, headsOf(symbol), capacity, headsFirst,
+                      around)
         .view;
   };
   for (size_t i = 0; i < inputs.size(); ++i)
-    args.inputs.push_back(rows(inputs[i], layer.storage(*ast.inputs[i]),
-                               sizes.tokens, false, nan));
-  for (size_t i = 0; i < params.size(); ++i) {
-    TensorView view =
-        rows(params[i], layer.storage(*ast.params[i]), 1, false, nan);
-    args.params.push_back(view);
-  }
+    args.inputs.push_back(
+        rows(inputs[i], *ast.inputs[i], sizes.tokens, false, nan));
+  for (size_t i = 0; i < params.size(); ++i)
+    args.params.push_back(rows(params[i], *ast.params[i], 1, false, nan));
   size_t firstState = stored.size();
   for (size_t s = 0; s < before.size(); ++s) {
     const frontend::Shape &shape = ast.states[s]->shape;
     if (shape.kind == frontend::Shape::List) {
       args.initialStates.push_back(
-          rows(before[s], DType::F32, after + 1, true, nan));
+          rows(before[s], *ast.states[s], after + 1, true, nan));
       continue;
     }
     Storage &dense = stored.emplace_back(before[s], DType::F32, heads, 1, true);
@@ -241,13 +263,13 @@ void GrowingRun::execute(How how) {
   args.past = {&sizes.past, DType::I64, 1};
   size_t firstOutput = stored.size();
   for (const frontend::Symbol *output : ast.outputs)
-    args.outputs.push_back(rows({0, output->shape.cols, {}},
-                                layer.storage(*output), sizes.tokens, false,
-                                untouched));
+    args.outputs.push_back(rows({0, output->shape.cols, {}}, *output,
+                                sizes.tokens, false, untouched));
   runtime::Executor executor(*bundle);
   runtime::RunOptions options;
   options.form = how.form;
   options.chunk = how.chunk;
+  options.threads = threads;
   if (Status status = executor.run(args, options); !status)
     FAIL() << status.error().str();
 
@@ -255,7 +277,7 @@ void GrowingRun::execute(How how) {
   states.clear();
   for (size_t o = 0; o < ast.outputs.size(); ++o) {
     const Storage &from = stored[firstOutput + o];
-    Value value = make(sizes.tokens, ast.outputs[o]->shape.cols, 1, 0);
+    Value value = make(heads, sizes.tokens, ast.outputs[o]->shape.cols, 1, 0);
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t t = 0; t < sizes.tokens; ++t)
         for (int64_t c = 0; c < value.d; ++c)
@@ -266,8 +288,9 @@ void GrowingRun::execute(How how) {
   for (size_t s = 0; s < before.size(); ++s) {
     const Storage &from = stored[firstState + s];
     bool list = ast.states[s]->shape.kind == frontend::Shape::List;
-    Value value = make(list ? after : 1, before[s].d, 1, 0);
-    for (int64_t h = 0; h < heads; ++h)
+    int64_t own = headsOf(*ast.states[s]);
+    Value value = make(own, list ? after : 1, before[s].d, 1, 0);
+    for (int64_t h = 0; h < own; ++h)
       for (int64_t r = 0; r < value.rows; ++r)
         for (int64_t c = 0; c < value.d; ++c)
           value.at(h, r)[c] =
@@ -277,7 +300,7 @@ void GrowingRun::execute(How how) {
     if (!list)
       continue;
     // The row behind the last is nobody's.
-    for (int64_t h = 0; h < heads; ++h)
+    for (int64_t h = 0; h < own; ++h)
       EXPECT_TRUE(std::isnan(loadAsDouble(from.bytes.data(), DType::F32,
                                           from.offset(h, after, 0))));
   }
@@ -309,10 +332,14 @@ void GrowingRun::expectClose(double limit, const std::string &what) const {
     close(states[i], trueStates[i], ast.states[i]->name);
 }
 
-void expectAll(Layer &layer, double limit, double scale = 1) {
+void expectAll(Layer &layer, double limit, double scale = 1,
+               Sizes1 heads = {0, 0, 2}) {
   for (int64_t past : {0, 1, 63, 64, 100})
     for (int64_t tokens : {0, 1, 15, 16, 17, 64, 65, 130}) {
-      GrowingRun run(layer, {tokens, past, 2}, uint32_t(past + tokens), scale);
+      Sizes1 sizes = heads;
+      sizes.tokens = tokens;
+      sizes.past = past;
+      GrowingRun run(layer, sizes, uint32_t(past + tokens), scale);
       run.reference();
       for (How how : everyForm(layer)) {
         run.execute(how);
@@ -345,6 +372,64 @@ TEST(Growing, LargeScoresNeitherOverflowNorVanish) {
 
 TEST(Growing, LatentAttentionAddsTheScoresOfTwoParts) {
   expectAll(Layer::get(latent, Precision::F32, {16, 64}), 2e-6, 0.5);
+}
+
+// Heads run one by one, where their params differ or there are more tokens, and
+// else together.
+TEST(Growing, HeadsShareLists) {
+  Layer &layer = Layer::get(attention, Precision::F32, {16, 64});
+  for (int64_t lists : {1, 2})
+    for (bool alike : {false, true}) {
+      expectAll(layer, 2e-6, 1, {0, 0, 4, lists, alike});
+      for (int64_t tokens : {1, 2, 3, 7}) {
+        GrowingRun run(layer, {tokens, 70, 4, lists, alike});
+        run.reference();
+        run.execute({runtime::Form::Auto, 0});
+        run.expectClose(2e-6, "T = " + std::to_string(tokens));
+      }
+    }
+  expectAll(Layer::get(attention, Precision::Default, {16, 64}), 5e-3, 1,
+            {0, 0, 4, 2, true});
+}
+
+TEST(Growing, AllHeadsShareTheLatents) {
+  Layer &layer = Layer::get(mla, Precision::F32, {16, 64});
+  // More heads than a chunk has rows, and than a thread gets.
+  for (int64_t tokens : {1, 3, 20, 25})
+    for (bool alike : {false, true}) {
+      GrowingRun run(layer, {tokens, 90, 21, 1, alike});
+      run.reference();
+      for (How how : everyForm(layer)) {
+        run.execute(how, 3);
+        run.expectClose(2e-6, how.str() + ", T = " + std::to_string(tokens));
+      }
+    }
+}
+
+// A row's bits are its own: not those of the heads beside it, of the threads or
+// of the number of tokens.
+TEST(Growing, SharedListsGiveTheBitsOfLists) {
+  Layer &layer = Layer::get(attention, Precision::F32, {16, 64});
+  How chunk{runtime::Form::Chunk, 64};
+  for (int64_t tokens : {1, 5, 80}) {
+    GrowingRun shared(layer, {tokens, 70, 12, 1, true});
+    shared.execute(chunk, 1);
+    auto bits = shared.outputs[0].data;
+    shared.execute(chunk, 5);
+    EXPECT_EQ(shared.outputs[0].data, bits);
+    GrowingRun own(layer, {tokens, 70, 12, 0, true});
+    own.inputs[0] = shared.inputs[0];
+    auto repeat = [](GrowingRun::Value &to, const GrowingRun::Value &from) {
+      for (size_t i = 0; i < to.data.size(); ++i)
+        to.data[i] = from.data[i % from.data.size()];
+    };
+    for (size_t i : {1, 2})
+      repeat(own.inputs[i], shared.inputs[i]);
+    for (size_t i : {0, 1})
+      repeat(own.before[i], shared.before[i]);
+    own.execute(chunk);
+    EXPECT_EQ(own.outputs[0].data, bits);
+  }
 }
 
 TEST(Growing, ListsAndStatesFeedOneAnother) {

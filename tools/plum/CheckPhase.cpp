@@ -174,9 +174,9 @@ Status CheckVerb::makeData(const Source &source,
             shape.empty() ? Status::ok() : sizes.parse(data.manifest);
         !status)
       return status;
-    Result<RandomProblem> random =
-        randomProblem(data.manifest, sizes.batch, sizes.tokens, sizes.heads,
-                      seed, pool, sizes.past.value_or(checkedRows));
+    Result<RandomProblem> random = randomProblem(
+        data.manifest, sizes.batch, sizes.tokens, sizes.heads, seed, pool,
+        sizes.past.value_or(checkedRows), sizes.listHeads);
     if (!random)
       return random.error();
     data.random = std::move(*random);

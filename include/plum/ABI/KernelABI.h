@@ -14,6 +14,11 @@
  * each token. All growing states of a layer hold the same number of rows; the
  * caller has room for those that a call adds.
  *
+ * Where every row that is appended is an input as it stands ("rows" in the
+ * manifest), heads can share the growing states: the caller appends, once, and
+ * kernels only read (`heads` below). A row of inputs and outputs may then also
+ * be one of several heads of a token, so that a call reads a list once for all.
+ *
  *===----------------------------------------------------------------------===*/
 
 #ifndef PLUM_ABI_KERNELABI_H
@@ -26,7 +31,7 @@ extern "C" {
 #endif
 
 /* Bumped when a struct below changes. Written to manifest.json. */
-#define PLUM_KERNEL_ABI 2
+#define PLUM_KERNEL_ABI 3
 
 /* Rows of one tensor for one head: token t's row (d elements, contiguous) lies
  * at data + t * stride; stride is in bytes and may be any multiple of the
@@ -37,7 +42,8 @@ typedef struct plum_rows {
 } plum_rows;
 
 typedef struct plum_kernel_args {
-  int64_t tokens;          /* >= 0; with 0 the states stay as they are */
+  int64_t tokens;          /* rows of inputs and outputs, each a token; >= 0,
+                              with 0 the states stay as they are */
   void *workspace;         /* workspace_bytes of the manifest, 64-byte aligned;
                               contents undefined before and after */
   const plum_rows *inputs; /* one each, read only */
@@ -49,6 +55,10 @@ typedef struct plum_kernel_args {
                                there, the call writes the next `tokens` */
   int64_t past;             /* rows in every growing state before the call; 0
                                where a layer has none */
+  int64_t heads;            /* 0: as said. n > 0: growing states have the rows
+                               of all tokens already, nothing is appended; row i
+                               of inputs and outputs is of token i / n. n > 1
+                               only where no state is fixed */
 } plum_kernel_args;
 
 typedef void (*plum_kernel)(const plum_kernel_args *args);
@@ -58,7 +68,7 @@ typedef void (*plum_kernel)(const plum_kernel_args *args);
 
 static_assert(sizeof(void *) == 8, "the kernel ABI is for 64-bit targets");
 static_assert(sizeof(plum_rows) == 16, "compiled code indexes plum_rows");
-static_assert(sizeof(plum_kernel_args) == 64,
+static_assert(sizeof(plum_kernel_args) == 72,
               "compiled code reads these fields at fixed offsets");
 #endif
 

@@ -190,6 +190,10 @@ struct Layer {
 
   std::deque<Symbol> symbols; ///< Arena.
   std::deque<Expr> exprs;     ///< Arena.
+
+  /// The input that a growing state's rows are, as it stands; null where they
+  /// are computed.
+  const Symbol *rowsOf(const Symbol &list) const;
 };
 
 } // namespace plum::frontend

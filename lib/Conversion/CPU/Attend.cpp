@@ -32,9 +32,10 @@ private:
   void softmax(Value first, Value row);
   void addByRows(Value first, Value count);
   void addByProducts(Value first, Value count);
-  /// `count` rows of a list from `first` on, and zeros behind them.
-  void gather(const GrowingRows &list, Value first, Value count,
-              const Buffer &to);
+  /// Rows of the lists that row i of the queries sees.
+  Value seenBy(Value i) {
+    return b.add(b.rowsBefore(b.add(job.row, i)), job.own);
+  }
 
   KernelBuilder &b;
   const AttendJob &job;
@@ -42,23 +43,6 @@ private:
   Buffer scores;                 ///< [R, kBlock], then the weights.
   Buffer largest, total, factor; ///< [R]: m, l, exp(m - m').
 };
-
-void AttendEmitter::gather(const GrowingRows &list, Value first, Value count,
-                           const Buffer &to) {
-  b.loop(b.i64(0), count, 1, [&](Value j) {
-    Value from = list.at(b, arith::AddIOp::create(b, first, j));
-    Value place = b.at(to, j);
-    b.columns(to.cols, [&](Value c, int64_t lanes) {
-      b.store(b.loadVec(b.at(from, c), lanes), b.at(place, c));
-    });
-  });
-  b.loop(count, b.i64(to.rows), 1, [&](Value j) {
-    Value place = b.at(to, j);
-    b.columns(to.cols, [&](Value c, int64_t lanes) {
-      b.store(b.constant(0, lanes), b.at(place, c));
-    });
-  });
-}
 
 void AttendEmitter::scoresByDots(Value first, Value count) {
   for (auto [p, pair] : llvm::enumerate(job.pairs))
@@ -90,16 +74,21 @@ void AttendEmitter::scoresByDots(Value first, Value count) {
 }
 
 void AttendEmitter::scoresByProducts(Value first, Value count) {
+  Value last = b.add(count, -1);
   for (auto [p, pair] : llvm::enumerate(job.pairs)) {
     int64_t width = pair.keys.width;
-    Buffer block = b.allocate(kBlock, width);
-    Buffer transposed = b.allocate(width, kBlock);
-    gather(pair.keys, first, count, block);
-    emitTranspose(b, block.base, width, kBlock, width, transposed.base, kBlock);
+    Buffer keys = b.allocate(width, kBlock);
+    // Behind the end the last row once more: nobody sees those scores.
+    emitTranspose(
+        b,
+        [&](Value j) {
+          return pair.keys.at(b, b.add(first, b.minimum(j, last)));
+        },
+        kBlock, width, keys.base, kBlock);
     Matmul product{pair.queries.base,
                    width,
                    1,
-                   transposed.base,
+                   keys.base,
                    kBlock,
                    scores.base,
                    kBlock,
@@ -111,9 +100,9 @@ void AttendEmitter::scoresByProducts(Value first, Value count) {
                    0,
                    /*accumulate=*/p > 0,
                    {}};
+    product.mEnd = job.count;
     emitMatmul(b, product);
-    b.release(block);
-    b.release(transposed);
+    b.release(keys);
   }
 }
 
@@ -122,8 +111,7 @@ void AttendEmitter::softmax(Value first, Value row) {
   int64_t lanes = std::min(b.machine.lanes, kBlock);
   Value line = b.at(scores, row);
   // Of this block, the row sees the first `seen` columns.
-  Value seen = b.minimum(arith::AddIOp::create(b, job.seen, row), job.end);
-  seen = arith::SubIOp::create(b, seen, first);
+  Value seen = arith::SubIOp::create(b, seenBy(row), first);
   auto wide = [&](Value number) {
     auto type = VectorType::get({lanes}, b.getI64Type());
     return vector::BroadcastOp::create(b, type, number).getResult();
@@ -184,25 +172,19 @@ void AttendEmitter::addByRows(Value first, Value count) {
 }
 
 void AttendEmitter::addByProducts(Value first, Value count) {
-  Buffer block = b.allocate(kBlock, job.values.width);
-  gather(job.values, first, count, block);
-  Matmul product{scores.base,
-                 kBlock,
-                 1,
-                 block.base,
-                 block.cols,
-                 job.out.base,
-                 job.out.cols,
-                 rows,
-                 job.out.cols,
-                 kBlock,
-                 {},
-                 {},
-                 0,
-                 /*accumulate=*/true,
-                 [&](Value row) { return b.loadF32(b.at(factor.base, row)); }};
+  Matmul product{
+      scores.base,         kBlock, 1,  {}, 0, job.out.base, job.out.cols, rows,
+      job.out.cols,        kBlock, {}, {}, 0,
+      /*accumulate=*/true, {}};
+  product.mEnd = job.count;
+  product.kEnd = [&](Value, int64_t) { return count; };
+  product.bAt = [&](Value j) {
+    return job.values.at(b, arith::AddIOp::create(b, first, j));
+  };
+  product.rowScale = [&](Value row) {
+    return b.loadF32(b.at(factor.base, row));
+  };
   emitMatmul(b, product);
-  b.release(block);
 }
 
 void AttendEmitter::run() {
@@ -218,25 +200,34 @@ void AttendEmitter::run() {
   fill(largest, kLowest);
   fill(total, 0);
   fill(job.out, 0);
-  b.loop(b.i64(0), job.end, kBlock, [&](Value first) {
+  Value end = seenBy(b.add(job.count, -1));
+  b.loop(b.i64(0), end, kBlock, [&](Value first) {
     Value count =
-        b.minimum(b.i64(kBlock), arith::SubIOp::create(b, job.end, first));
+        b.minimum(b.i64(kBlock), arith::SubIOp::create(b, end, first));
     rows == 1 ? scoresByDots(first, count) : scoresByProducts(first, count);
-    b.loop(b.i64(0), b.i64(rows), 1, [&](Value row) { softmax(first, row); });
+    b.loop(b.i64(0), job.count, 1, [&](Value row) { softmax(first, row); });
     rows == 1 ? addByRows(first, count) : addByProducts(first, count);
   });
-  b.loop(b.i64(0), b.i64(rows), 1, [&](Value row) {
+  auto scale = [&](Value row, llvm::function_ref<Value(Value, int64_t)> by) {
+    Value line = b.at(job.out, row);
+    b.columns(job.out.cols, [&](Value c, int64_t lanes) {
+      Value place = b.at(line, c);
+      b.store(by(place, lanes), place);
+    });
+  };
+  b.loop(b.i64(0), job.count, 1, [&](Value row) {
     Value sum = b.loadF32(b.at(total.base, row));
     // Without a row to see, 0; a NaN stays one.
     Value none =
         arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, sum, b.f32(0));
     Value by = arith::DivFOp::create(b, b.f32(1), sum);
     by = arith::SelectOp::create(b, none, b.f32(0), by);
-    Value line = b.at(job.out, row);
-    b.columns(job.out.cols, [&](Value c, int64_t lanes) {
-      Value place = b.at(line, c);
-      b.store(b.times(b.loadVec(place, lanes), b.splat(by, lanes)), place);
+    scale(row, [&](Value place, int64_t lanes) {
+      return b.times(b.loadVec(place, lanes), b.splat(by, lanes));
     });
+  });
+  b.loop(job.count, b.i64(rows), 1, [&](Value row) {
+    scale(row, [&](Value, int64_t lanes) { return b.constant(0, lanes); });
   });
   for (const Buffer &buffer : {scores, largest, total, factor})
     b.release(buffer);

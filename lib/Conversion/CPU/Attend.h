@@ -8,13 +8,16 @@
 //
 // Lists are taken in blocks of rows, once. A row of the chunk keeps m, the
 // largest score so far, l, the sum of exp(score - m), and O, the sum of
-// exp(score
-// - m) v; a block with a larger score first multiplies l and O by exp(m - m').
-// So no exponent is positive, and memory does not grow with the sequence. This
-// is the online softmax (arXiv 1805.02867) in the blocks of arXiv 2205.14135.
+// exp(score - m) v; a block with a larger score first multiplies l and O by
+// exp(m - m'). So no exponent is positive, and memory does not grow with the
+// sequence. This is the online softmax (arXiv 1805.02867) in the blocks of
+// arXiv 2205.14135.
 //
 // Many rows: the keys of a block are transposed and all is matrix products. One
-// row (the step form): dot products with the list's rows where they lie.
+// row (the step form): dot products with the list's rows where they lie. Rows
+// are tokens, or heads of tokens that share the lists: what differs is only how
+// many rows of a list each sees. Its sums are the same, whatever stands beside
+// it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,9 +44,10 @@ struct AttendJob {
   };
   llvm::SmallVector<Pair> pairs;
   GrowingRows values;
-  mlir::Value seen; ///< Rows of the lists that row 0 sees; row i sees i more...
-  mlir::Value end;  ///< ... of those that there are.
-  Buffer out;       ///< [R, e]
+  mlir::Value row;   ///< Of the call: row 0 of the queries,
+  mlir::Value count; ///< of which there are so many.
+  bool own = true;   ///< They see their own token's row.
+  Buffer out;        ///< [R, e]; rows behind `count` are 0.
 };
 
 void emitAttend(KernelBuilder &b, const AttendJob &job);

@@ -362,7 +362,7 @@ void ChunkLowering::lowerAppend(AppendOp op) {
   lists[op.getResult()] = list;
   Buffer rows = bufferOf(op.getRows());
   Value first = arith::AddIOp::create(b, b.past(), token);
-  b.loop(b.i64(0), valid, 1, [&](Value i) {
+  b.loop(b.i64(0), b.appended(valid), 1, [&](Value i) {
     Value from = b.at(rows, i);
     Value to = list.at(b, arith::AddIOp::create(b, first, i));
     b.columns(rows.cols, [&](Value c, int64_t lanes) {
@@ -377,9 +377,9 @@ void ChunkLowering::lowerAttend(AttendOp op) {
   for (auto [query, keys] : llvm::zip(op.getQueries(), op.getKeys()))
     job.pairs.push_back({bufferOf(query), listOf(keys)});
   job.values = listOf(op.getValues());
-  Value first = arith::AddIOp::create(b, b.past(), token);
-  job.seen = op.getOwn() ? b.add(first, 1) : first;
-  job.end = arith::AddIOp::create(b, first, valid);
+  job.row = token;
+  job.count = valid;
+  job.own = op.getOwn();
   job.out = newBuffer(op.getResult());
   emitAttend(b, job);
 }

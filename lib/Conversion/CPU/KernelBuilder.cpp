@@ -60,6 +60,7 @@ KernelBuilder::KernelBuilder(func::FuncOp function, Machine machine)
   outputs = field(pointer, offsetof(plum_kernel_args, outputs));
   lists = field(pointer, offsetof(plum_kernel_args, growing));
   pastRows = field(getI64Type(), offsetof(plum_kernel_args, past));
+  sharing = field(getI64Type(), offsetof(plum_kernel_args, heads));
   Operation *end = func::ReturnOp::create(*this);
   setInsertionPoint(end);
   // Workspace pointers are made here, before everything that uses them.
@@ -103,6 +104,17 @@ KernelBuilder::Rows KernelBuilder::rowsAt(Value array, unsigned i) {
 Value KernelBuilder::pointerAt(Value array, unsigned i) {
   auto pointer = LLVM::LLVMPointerType::get(getContext());
   return load(pointer, atByte(array, i64(int64_t(i) * 8)));
+}
+
+Value KernelBuilder::rowsBefore(Value row) {
+  Value heads = arith::MaxSIOp::create(*this, sharing, i64(1));
+  return add(pastRows, arith::DivSIOp::create(*this, row, heads));
+}
+
+Value KernelBuilder::appended(Value rows) {
+  Value own =
+      arith::CmpIOp::create(*this, arith::CmpIPredicate::eq, sharing, i64(0));
+  return arith::SelectOp::create(*this, own, rows, i64(0));
 }
 
 Value KernelBuilder::i64(int64_t value) {

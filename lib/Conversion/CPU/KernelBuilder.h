@@ -128,6 +128,12 @@ public:
   /// A growing state, and the rows that each holds before the call.
   Rows growing(unsigned i) { return rowsAt(lists, i); }
   mlir::Value past() { return pastRows; }
+  /// Rows that each growing state has for row `row` of the call and before it,
+  /// without that of its own token.
+  mlir::Value rowsBefore(mlir::Value row);
+  /// How many of `rows` rows the call has to append: none of lists that heads
+  /// share.
+  mlir::Value appended(mlir::Value rows);
 
 private:
   void flushSubnormals(mlir::Operation *end);
@@ -137,7 +143,7 @@ private:
   Arena arena;
   mlir::Operation *entryEnd = nullptr; ///< Workspace pointers go before it.
   mlir::Value tokenCount, workspace, inputs, params, states, outputs, lists,
-      pastRows;
+      pastRows, sharing;
   llvm::DenseMap<int64_t, mlir::Value> bases; ///< Workspace pointer by offset.
 };
 

@@ -90,6 +90,8 @@ private:
       Value end = p.kEnd ? p.kEnd(m0, height) : b.add(k0, count);
       emitTile(m0, height, n0, stripe, k0, end, first);
     };
+    if (p.mEnd && full == p.m)
+      return b.loop(b.i64(0), p.mEnd, rows, [&](Value m0) { tile(m0, rows); });
     b.loop(0, full, rows, [&](Value m0) { tile(m0, rows); });
     for (int64_t m0 = full; m0 < p.m;) {
       int64_t left = llvm::bit_floor(uint64_t(p.m - m0));
@@ -122,13 +124,15 @@ private:
         acc.push_back(startOf(pointer, stripe.lanes, scale, first));
       }
     }
-    Value bBase = b.at(p.b, n0);
+    auto bAt = [&](Value k, int64_t v) {
+      if (p.bAt)
+        return b.at(p.bAt(k), b.add(n0, v * stripe.lanes));
+      return b.at(b.at(p.b, n0), b.add(b.mul(k, p.bRow), v * stripe.lanes));
+    };
     acc = b.loop(kBegin, kEnd, 1, acc, [&](Value k, ValueRange sums) {
       SmallVector<Value> bRow;
       for (int64_t v = 0; v < stripe.vectors; ++v)
-        bRow.push_back(
-            b.loadVec(b.at(bBase, b.add(b.mul(k, p.bRow), v * stripe.lanes)),
-                      stripe.lanes));
+        bRow.push_back(b.loadVec(bAt(k, v), stripe.lanes));
       KernelBuilder::Carry next;
       for (int64_t r = 0; r < rows; ++r) {
         Value a = b.splat(b.loadF32(b.at(aPointers[r], b.mul(k, p.aCol))),
@@ -173,28 +177,31 @@ static void transposeRegisters(KernelBuilder &b, SmallVectorImpl<Value> &rows,
   }
 }
 
-void plum::cpu::emitTranspose(KernelBuilder &b, Value from, int64_t fromRow,
+void plum::cpu::emitTranspose(KernelBuilder &b,
+                              llvm::function_ref<Value(Value)> from,
                               int64_t rows, int64_t cols, Value to,
                               int64_t toRow) {
   int64_t lanes = b.machine.lanes;
-  if (rows % lanes || cols % lanes) {
-    b.loop(0, rows, 1, [&](Value r) {
-      b.loop(0, cols, 1, [&](Value c) {
-        Value x = b.loadF32(b.at(from, b.add(b.mul(r, fromRow), c)));
-        b.store(x, b.at(to, b.add(b.mul(c, toRow), r)));
-      });
-    });
-    return;
-  }
-  b.loop(0, rows, lanes, [&](Value r0) {
-    b.loop(0, cols, lanes, [&](Value c0) {
+  int64_t whole = rows % lanes ? 0 : cols / lanes * lanes;
+  b.loop(0, whole ? rows : 0, lanes, [&](Value r0) {
+    SmallVector<Value> lines;
+    for (int64_t r = 0; r < lanes; ++r)
+      lines.push_back(from(b.add(r0, r)));
+    b.loop(0, whole, lanes, [&](Value c0) {
       SmallVector<Value> registers;
-      for (int64_t r = 0; r < lanes; ++r)
-        registers.push_back(b.loadVec(
-            b.at(from, b.add(b.mul(b.add(r0, r), fromRow), c0)), lanes));
+      for (Value line : lines)
+        registers.push_back(b.loadVec(b.at(line, c0), lanes));
       transposeRegisters(b, registers, lanes);
       for (int64_t c = 0; c < lanes; ++c)
         b.store(registers[c], b.at(to, b.add(b.mul(b.add(c0, c), toRow), r0)));
+    });
+  });
+  if (whole == cols)
+    return;
+  b.loop(0, rows, 1, [&](Value r) {
+    Value line = from(r);
+    b.loop(whole, cols, 1, [&](Value c) {
+      b.store(b.loadF32(b.at(line, c)), b.at(to, b.add(b.mul(c, toRow), r)));
     });
   });
 }

@@ -37,12 +37,18 @@ struct Matmul {
   bool accumulate = false;
   /// ... times a factor of the row.
   std::function<mlir::Value(mlir::Value row)> rowScale;
+  /// Run-time number of rows; a few behind it may be computed as well.
+  mlir::Value mEnd = {};
+  /// Address of a row of B, where they are not bRow apart.
+  std::function<mlir::Value(mlir::Value k)> bAt = {};
 };
 
 void emitMatmul(KernelBuilder &b, const Matmul &product);
 
-/// to [cols, rows] = from [rows, cols]^T, with row strides in elements.
-void emitTranspose(KernelBuilder &b, mlir::Value from, int64_t fromRow,
+/// to [cols, rows] = from [rows, cols]^T, row r of it at `from(r)`; `toRow` in
+/// elements.
+void emitTranspose(KernelBuilder &b,
+                   llvm::function_ref<mlir::Value(mlir::Value r)> from,
                    int64_t rows, int64_t cols, mlir::Value to, int64_t toRow);
 
 } // namespace plum::cpu

@@ -61,7 +61,8 @@ private:
 //===----------------------------------------------------------------------===//
 
 void ScoresEmitter::runPerStep() {
-  emitTranspose(b, y.base, keyDim, y.rows, keyDim, yt.base, y.rows);
+  emitTranspose(
+      b, [&](Value r) { return b.at(y, r); }, y.rows, keyDim, yt.base, y.rows);
   int64_t lanes = b.machine.lanes;
   for (const ScoresJob &job : jobs) {
     int64_t px = job.xRows.size();
@@ -291,8 +292,9 @@ void ScoresEmitter::emitAdvance(Value block, const Buffer &scaledY) {
       });
     }
   });
-  emitTranspose(b, scaledY.base, keyDim, rows, keyDim, b.at(yt.base, done),
-                y.rows);
+  emitTranspose(
+      b, [&](Value r) { return b.at(scaledY, r); }, rows, keyDim,
+      b.at(yt.base, done), y.rows);
 }
 
 /// to[i] = x[i] * table[index of row i].

@@ -369,9 +369,11 @@ LogicalResult StepLowering::lowerMap(MapOp op) {
 
 void StepLowering::lowerAppend(AppendOp op) {
   GrowingRows list = lists.lookup(op.getList());
-  Value row = arith::AddIOp::create(b, b.past(), token);
-  b.store(map.lookupOrDefault(op.getRow()), list.at(b, row));
   lists[op.getResult()] = list;
+  Value row = map.lookupOrDefault(op.getRow());
+  b.loop(b.i64(0), b.appended(b.i64(1)), 1, [&](Value) {
+    b.store(row, list.at(b, arith::AddIOp::create(b, b.past(), token)));
+  });
 }
 
 void StepLowering::lowerAttend(AttendOp op) {
@@ -383,10 +385,9 @@ void StepLowering::lowerAttend(AttendOp op) {
         {{spilled(query), 1, cast<VectorType>(query.getType()).getDimSize(0)},
          lists.lookup(keys)});
   job.values = lists.lookup(op.getValues());
-  job.seen = arith::AddIOp::create(b, b.past(), token);
-  if (op.seesOwn())
-    job.seen = b.add(job.seen, 1);
-  job.end = job.seen;
+  job.row = token;
+  job.count = b.i64(1);
+  job.own = op.seesOwn();
   job.out = out;
   emitAttend(b, job);
   map.map(op.getResult(), b.loadVec(out.base, width));

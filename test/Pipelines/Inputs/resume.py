@@ -6,6 +6,8 @@
 # `plum compile --stop-after=NEXT`, up to the names of values.
 #
 #   resume.py LAYERS_DIR TARGET [plum compile arguments]
+#
+# --set DIM=N is for the layers that have such a dim.
 
 import pathlib
 import re
@@ -39,9 +41,13 @@ if target != "cpu":  # Growing states have no kernels for a GPU.
 kind, first, flags = TARGETS[target]
 PHASES = [name for name, machine in TABLE if machine in ("all", kind) and name not in TEXT]
 for spec in SPECS:
+    header = re.search(r"^layer .*", spec.read_text(), re.M).group()
+    rest = re.sub(r"--set (\w+)=\d+ ?", lambda size: size[0] if re.search(
+        r"\b%s = " % size[1], header) else "", " ".join(sys.argv[3:])).split()
+
     def stop(phase):
         return run(["plum", "compile", str(spec), "--chunk", "16,1", "--target", target,
-                    "--stop-after", phase, "-o", "-"] + flags + sys.argv[3:])
+                    "--stop-after", phase, "-o", "-"] + flags + rest)
 
     passed, through = [], stop(first)
     for phase in PHASES[PHASES.index(first) + 1:]:

@@ -357,9 +357,10 @@ TEST_F(GrowingFilesTest, BenchCountsRowsOnceAndNoFlops) {
 
 TEST_F(GrowingFilesTest, RowsBeforeARunAreForLayersThatHaveThem) {
   EXPECT_EQ(tool("check toy --shape P=-1"), 1);
-  EXPECT_TRUE(has(err, "--shape: error: 'P=-1' is none of B=n, T=n, H=n with "
-                       "n >= 1\nnote: P=n with n >= 0 is for layers with "
-                       "growing states\n"))
+  EXPECT_TRUE(has(err,
+                  "--shape: error: 'P=-1' is none of B=n, T=n, H=n with "
+                  "n >= 1\nnote: P=n with n >= 0 and L=n are for layers with "
+                  "growing states\n"))
       << err;
   writeToyBundle(dir / "fixed");
   EXPECT_EQ(tool("check fixed --shape P=3"), 1);

@@ -64,6 +64,14 @@ TEST(Manifest, GrowingStatesRoundTripAndAreChecked) {
   Json json = Json::parse(text);
   EXPECT_EQ(json["states"][0]["grows"], true);
   EXPECT_FALSE(json["states"][1].contains("grows"));
+  EXPECT_EQ(json["states"][0]["rows"], "k");
+  EXPECT_FALSE(json["states"][1].contains("rows"));
+  EXPECT_EQ(back->rowsInput(0), 1u);
+  EXPECT_EQ(back->rowsInput(1), std::nullopt);
+  EXPECT_EQ(back->rowsInput(2), 2u);
+  // Heads share all lists or none.
+  back->states[2].rows = "";
+  EXPECT_EQ(back->rowsInput(0), std::nullopt);
   EXPECT_EQ(errorAfter("/states/1/grows", false, manifest), "");
 
   struct Case {
@@ -85,6 +93,16 @@ TEST(Manifest, GrowingStatesRoundTripAndAreChecked) {
        "'states[0].shape[0]' is 0, expected at least 1"},
       {"/inputs/0/grows", true,
        "'inputs[0].grows' is true, which only a state's may be"},
+      {"/states/0/rows", "v",
+       "'states[0].rows' is 'v', expected an input of the shape of 'keys', a "
+       "state that grows"},
+      {"/states/0/rows", "scale",
+       "'states[0].rows' is 'scale', expected an input of the shape of 'keys', "
+       "a state that grows"},
+      {"/states/1/rows", "k",
+       "'states[1].rows' is 'k', expected an input of the shape of 'z', a "
+       "state "
+       "that grows"},
   };
   for (const Case &c : cases)
     EXPECT_EQ(errorAfter(c.pointer, c.value, manifest),
@@ -159,7 +177,7 @@ TEST(Manifest, EachFieldIsChecked) {
   };
   const Case cases[] = {
       {"/abi", removed, "'abi' is missing"},
-      {"/abi", 99, "'abi' is 99, this runtime runs 2: compile the layer again"},
+      {"/abi", 99, "'abi' is 99, this runtime runs 3: compile the layer again"},
       {"/abi", "1", "'abi' is string, expected an integer"},
       {"/layer", 3, "'layer' is number, expected a string"},
       {"/layer", "a b", "'layer' is 'a b', expected a name"},

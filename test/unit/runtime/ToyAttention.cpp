@@ -31,14 +31,28 @@ layer toy_attention(K = 4, V = 3) {
 }
 )";
 
+static constexpr const char *listsSpec = R"(
+layer toy_lists(K = 4, V = 3) {
+  param  scale  : f32
+  input  q, k   : [K] f32
+  input  v      : [V] bf16
+  state  keys   : [*, K] f32
+  state  values : [*, V] f32
+
+  keys   = append(keys, k)
+  values = append(values, v)
+  output o : [V] f32 = attend(scale * q, keys, values)
+}
+)";
+
 Manifest attentionManifest() {
   Manifest manifest = toyManifest();
   manifest.layer = "toy_attention";
   manifest.params = {{"scale", {}, DType::F32, DType::F32}};
   manifest.inputs.pop_back(); // g
-  manifest.states = {{"keys", {K}, DType::F32, DType::F32, true},
+  manifest.states = {{"keys", {K}, DType::F32, DType::F32, true, "k"},
                      {"z", {K}, DType::F32, DType::F32},
-                     {"values", {V}, DType::F32, DType::F32, true}};
+                     {"values", {V}, DType::F32, DType::F32, true, "v"}};
   manifest.logDecays = {};
   manifest.kernels = {
       {KernelForm::Step, 1, "toy_attend_step", 200, 0, {}},
@@ -46,10 +60,21 @@ Manifest attentionManifest() {
   return manifest;
 }
 
+Manifest listsManifest() {
+  Manifest manifest = attentionManifest();
+  manifest.layer = "toy_lists";
+  manifest.states.erase(manifest.states.begin() + 1);
+  manifest.outputs.pop_back(); // n
+  manifest.kernels[0].symbol = "toy_lists_step";
+  manifest.kernels[1].symbol = "toy_lists_chunk4";
+  return manifest;
+}
+
 void writeAttentionBundle(const std::string &directory,
                           const Manifest &manifest) {
   writeToyBundle(directory, manifest);
-  writeFile(directory + "/spec.plum", spec);
+  writeFile(directory + "/spec.plum",
+            manifest.layer == "toy_lists" ? listsSpec : spec);
 }
 
 static float normal(uint32_t tid, size_t i) {

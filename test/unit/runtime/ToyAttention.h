@@ -4,7 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Layer toy_attention, K = 4 and V = 3: softmax attention over keys and values
-// that grow by a row a token, and between them a state z that does not.
+// that grow by a row a token, and between them a state z that does not. Layer
+// toy_lists has no such z. The rows are inputs, so heads can share them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,6 +18,7 @@ namespace plum::runtime::test {
 
 /// Kernels step and chunk 4.
 Manifest attentionManifest();
+Manifest listsManifest();
 void writeAttentionBundle(const std::string &directory,
                           const Manifest &manifest = attentionManifest());
 

@@ -85,28 +85,21 @@ static float *row(const plum_rows *rows, int64_t t) {
   return (float *)((char *)rows->data + t * rows->stride);
 }
 
-/* Layer toy_attention: keys and values grow, z between them does not. */
+/* Layer toy_lists: keys and values grow. */
 static void attend(const plum_kernel_args *args, int64_t chunk) {
   note(args, chunk);
-  float *z = args->states[0];
   const float *scale = args->params[0];
   for (int64_t t = 0; t < args->tokens; ++t) {
-    int64_t rows = args->past + t + 1;
+    int64_t rows = args->past + t / (args->heads ? args->heads : 1) + 1;
     const float *q = row(&args->inputs[0], t), *k = row(&args->inputs[1], t);
     const void *v = row(&args->inputs[2], t);
-    float *o = row(&args->outputs[0], t), *n = row(&args->outputs[1], t);
-    float *key = row(&args->growing[0], rows - 1);
-    float *value = row(&args->growing[1], rows - 1);
-    float norm = 0, sum = 0;
-    for (int c = 0; c < K; ++c) {
-      key[c] = k[c];
-      z[c] += k[c];
-      norm += q[c] * z[c];
-    }
-    for (int c = 0; c < V; ++c) {
-      value[c] = bf16(v, c);
+    float *o = row(&args->outputs[0], t), sum = 0;
+    for (int c = 0; c < K && !args->heads; ++c)
+      row(&args->growing[0], rows - 1)[c] = k[c];
+    for (int c = 0; c < V && !args->heads; ++c)
+      row(&args->growing[1], rows - 1)[c] = bf16(v, c);
+    for (int c = 0; c < V; ++c)
       o[c] = 0;
-    }
     for (int64_t r = 0; r < rows; ++r) {
       float score = 0;
       for (int c = 0; c < K; ++c)
@@ -118,16 +111,32 @@ static void attend(const plum_kernel_args *args, int64_t chunk) {
     }
     for (int c = 0; c < V; ++c)
       o[c] /= sum;
-    *n = norm;
   }
 }
 
-void toy_attend_step(const plum_kernel_args *args) { attend(args, 1); }
-void toy_attend_chunk4(const plum_kernel_args *args) { attend(args, 4); }
+/* Layer toy_attention: the same, and a z between them that does not. */
+static void attendAndSum(const plum_kernel_args *args, int64_t chunk) {
+  attend(args, chunk);
+  float *z = args->states[0];
+  for (int64_t t = 0; t < args->tokens; ++t) {
+    const float *q = row(&args->inputs[0], t), *k = row(&args->inputs[1], t);
+    float norm = 0;
+    for (int c = 0; c < K; ++c) {
+      z[c] += k[c];
+      norm += q[c] * z[c];
+    }
+    *row(&args->outputs[1], t) = norm;
+  }
+}
+
+void toy_lists_step(const plum_kernel_args *args) { attend(args, 1); }
+void toy_lists_chunk4(const plum_kernel_args *args) { attend(args, 4); }
+void toy_attend_step(const plum_kernel_args *args) { attendAndSum(args, 1); }
+void toy_attend_chunk4(const plum_kernel_args *args) { attendAndSum(args, 4); }
 /* Wrong on purpose: the last row of a call is not appended. */
 void toy_attend_wrong(const plum_kernel_args *args) {
   plum_kernel_args fewer = *args;
   if (fewer.tokens > 0)
     --fewer.tokens;
-  attend(&fewer, 4);
+  attendAndSum(&fewer, 4);
 }
