@@ -4,13 +4,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Attention keeps every token: its state grows by a row each. `Attention` keeps
-// keys and values of each head. `LatentAttention` (MLA) keeps one latent row
-// and one key part that all heads share, and has two equal ways to use them:
+// keys and values, which heads may share; `LatentAttention` (MLA) keeps one
+// latent row and one key part that all heads share. Either is a layer spec with
+// growing states, run on this CPU like any other memory; a backend attends with
+// kernels of its own.
 //
-//   expanded   k, v = W_kvb c for every token, then attention as usual;
-//              for many queries
+// Keys and values of MLA are products of the latent, and there are two equal
+// ways to use that:
+//
+//   expanded   k, v = W_kvb c for every token, then attention as usual
 //   absorbed   q' = q W_UK, scores q' . c, o = W_UV (sum p c): the heads are
-//              queries of one wide key, the latent itself; for few queries
+//              queries of one wide key, the latent itself
+//
+// Here it is absorbed always: a query costs its two products, 2 latent (nope +
+// valueDim), whatever the length of the cache, while expanding costs as much
+// for each of its rows, of which a pass has more than queries but for the first
+// one. It attends with rows of latent + pe instead of nope + pe, which heads do
+// together (docs/layers/mla.plum).
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,15 +31,20 @@
 
 namespace plum::model {
 
+struct Build;
+
 struct Attention {
   int64_t heads = 0, groups = 0; ///< Of queries; of keys and values.
   int64_t keyDim = 0, valueDim = 0;
   float scale = 1;
-  int64_t state = 0; ///< Growing, rows [groups * keyDim | groups * valueDim].
-  /// docs/layers/attention.plum on this very state, where each head has keys of
-  /// its own; without a kernel (on a GPU) and for shared keys, what is here.
+  /// Its growing state has rows [groups * keyDim | groups * valueDim].
   MemoryLayer memory = {};
 
+  static MemorySpec spec(int64_t keyDim, int64_t valueDim) {
+    return {"attention", {{"K", keyDim}, {"V", valueDim}}};
+  }
+  /// Sets `memory`; without a kernel, on a backend, only its growing state.
+  void load(Build &build, const std::string &name);
   int64_t cacheWidth() const { return groups * (keyDim + valueDim); }
   /// q [R, heads * keyDim], k [R, groups * keyDim], v [R, groups * valueDim]
   /// to [R, heads * valueDim]; appends k and v to the state.
@@ -42,12 +57,21 @@ struct LatentAttention {
   int64_t nope = 0, pe = 0; ///< Parts of a query: own, shared key.
   int64_t valueDim = 0;
   float scale = 1;
-  Matrix expand;     ///< kv_b [heads * (nope + valueDim), latent].
-  int64_t state = 0; ///< Growing, rows [c | k_pe].
+  Matrix expand;           ///< kv_b [heads * (nope + valueDim), latent].
+  MemoryLayer memory = {}; ///< Its growing state has rows [c | k_pe].
 
+  static MemorySpec spec(int64_t latent, int64_t pe) {
+    return {"mla", {{"C", latent}, {"R", pe}}};
+  }
+  /// As that of Attention.
+  void load(Build &build, const std::string &name);
   /// q [R, heads * (nope + pe)], cache rows [R, latent + pe] to
   /// [R, heads * valueDim]; appends to the state.
   Rows run(const Work &work, const View &q, const View &rows) const;
+
+private:
+  /// q' of every head, [R, heads * latent].
+  Rows absorb(const Work &work, const View &q) const;
 };
 
 } // namespace plum::model

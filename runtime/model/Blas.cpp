@@ -53,9 +53,9 @@ const Blas *Blas::get() {
 
 void Blas::timesTransposed(int64_t m, int64_t n, int64_t k, const float *a,
                            int64_t lda, const float *b, int64_t ldb, float *c,
-                           int64_t ldc, bool add) const {
+                           int64_t ldc) const {
   sgemm(rowMajor, plain, transposed, int(m), int(n), int(k), 1, a, int(lda), b,
-        int(ldb), add ? 1 : 0, c, int(ldc));
+        int(ldb), 0, c, int(ldc));
 }
 
 void Blas::times(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,

@@ -15,14 +15,17 @@
 
 namespace plum::model {
 
+/// From so many rows on it is faster than one row after the other (Dots.h).
+inline constexpr int64_t manyRows = 12;
+
 /// Null when there is no libopenblas.so.0; the same for the whole process.
 struct Blas {
   static const Blas *get();
 
-  /// C [m, n] = A [m, k] B^T (+ C): row-major, B is [n, k].
+  /// C [m, n] = A [m, k] B^T: row-major, B is [n, k].
   void timesTransposed(int64_t m, int64_t n, int64_t k, const float *a,
                        int64_t lda, const float *b, int64_t ldb, float *c,
-                       int64_t ldc, bool add = false) const;
+                       int64_t ldc) const;
   /// C [m, n] = A [m, k] B: B is [k, n].
   void times(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
              const float *b, int64_t ldb, float *c, int64_t ldc) const;

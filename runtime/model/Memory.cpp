@@ -80,7 +80,7 @@ public:
       return;
     info.layer = spec.layer;
     info.target = "cpu";
-    auto describe = [](const std::vector<const frontend::Symbol *> &symbols) {
+    auto describe = [&](const std::vector<const frontend::Symbol *> &symbols) {
       std::vector<ManifestTensor> tensors;
       for (const frontend::Symbol *symbol : symbols) {
         ManifestTensor &tensor = tensors.emplace_back();
@@ -90,6 +90,8 @@ public:
         if (symbol->shape.kind != frontend::Shape::Scalar)
           tensor.shape.push_back(symbol->shape.cols);
         tensor.grows = symbol->shape.kind == frontend::Shape::List;
+        if (const frontend::Symbol *rows = layer->rowsOf(*symbol))
+          tensor.rows = rows->name;
       }
       return tensors;
     };
@@ -247,7 +249,7 @@ void MemoryLayer::addRows(const Work &work, RunArgs &args) const {
       places.push_back({first + offset, width * int64_t(sizeof(float))});
     args.growingHeadStride.push_back(tensor.elements() *
                                      int64_t(sizeof(float)));
-    offset += heads * tensor.elements();
+    offset += listHeads * tensor.elements();
   }
 }
 

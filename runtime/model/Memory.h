@@ -56,8 +56,9 @@ struct MemoryLayer {
   std::vector<Vector> params; ///< [heads * d] each, in the spec's order.
   int64_t state = 0;          ///< First index in the StateLayout.
   /// Index of the growing state that holds all of the layer's: a token's row is
-  /// [heads * d] of each, one after the other. -1: there is none.
+  /// [listHeads * d] of each, one after the other. -1: there is none.
   int64_t growing = -1;
+  int64_t listHeads = 0; ///< Heads of these, each shared by as many of `heads`.
 
   /// A per-token input [R, heads * d]; fewer heads are shared.
   struct Input {

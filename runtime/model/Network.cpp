@@ -10,20 +10,22 @@
 namespace plum::model {
 
 MemoryLayer Build::memory(const MemorySpec &spec, const std::string &name,
-                          int64_t heads, std::vector<Vector> params) {
+                          int64_t heads, std::vector<Vector> params,
+                          int64_t listHeads) {
   MemoryLayer layer;
   auto kernel = kernels.find(spec.key());
   if (weights.failed() || kernel == kernels.end())
     return layer;
   layer.kernel = kernel->second;
   layer.heads = heads;
+  layer.listHeads = listHeads > 0 ? listHeads : heads;
   this->heads[spec.key()].push_back(heads);
   layer.params = std::move(params);
   layer.state = int64_t(states.fixed.size());
   int64_t width = 0;
   for (const runtime::ManifestTensor &state : layer.kernel->manifest().states) {
     if (state.grows) {
-      width += heads * state.elements();
+      width += layer.listHeads * state.elements();
       continue;
     }
     std::vector<int64_t> shape{heads};

@@ -27,9 +27,10 @@ struct Build {
   std::map<std::string, std::vector<int64_t>> heads = {};
 
   /// A memory of a layer: `name` is that of its state, params in the spec's
-  /// order.
+  /// order. Heads share lists, so that there are `listHeads`; 0: they do not.
   MemoryLayer memory(const MemorySpec &spec, const std::string &name,
-                     int64_t heads, std::vector<Vector> params);
+                     int64_t heads, std::vector<Vector> params,
+                     int64_t listHeads = 0);
 };
 
 class Network {

@@ -21,8 +21,6 @@ namespace plum::model {
 namespace {
 
 /// From so many tokens on, widening a weight costs less than OpenBLAS gains.
-constexpr int64_t manyTokens = 12;
-
 struct Part {
   const Product *product;
   int64_t begin, rows;
@@ -33,7 +31,7 @@ void runPart(const Work &work, int thread, const Part &block,
   const Product &p = *block.product;
   Matrix part = p.w->slice(block.begin, block.rows);
   View y = p.y.columns(block.begin, block.rows);
-  if (!blas || p.x.count < manyTokens)
+  if (!blas || p.x.count < manyRows)
     return DotKernels::get().dots(part, p.x, y);
   auto weights = reinterpret_cast<const float *>(part.data);
   int64_t ldw = part.stride / 4;
@@ -58,7 +56,7 @@ void multiplyExact(const Work &work, std::span<const Product> products) {
   double cost = 0;
   for (const Product &p : products) {
     cost += double(p.w->rows) * double(p.w->cols) * double(p.x.count) / 8;
-    if (p.x.count >= manyTokens)
+    if (p.x.count >= manyRows)
       blas = Blas::get();
   }
   std::vector<Part> blocks;

@@ -115,15 +115,6 @@ View StatePool::growing(int64_t slot, int64_t index) {
           width};
 }
 
-void StatePool::append(int64_t slot, int64_t index, const View &rows) {
-  int64_t had = growing(slot, index).count;
-  if (!extend(slot, index, rows.count))
-    throw std::bad_alloc();
-  View all = growing(slot, index);
-  for (int64_t i = 0; i < rows.count; ++i)
-    std::copy_n(rows.row(i), rows.width, all.row(had + i));
-}
-
 std::vector<float> StatePool::readGrowing(int64_t slot, size_t index) const {
   const Growth &growth = sequences[size_t(slot)].growing[index];
   std::vector<float> values(size_t(growth.rows * layout->growing[index].width));

@@ -102,9 +102,8 @@ public:
     return checkpointBlocks() + checkpointAt(span, token) * layout->block +
            layout->fixed[size_t(index)].offset;
   }
-  /// Rows of a growing state, and one more for each row of `rows`.
+  /// Rows of a growing state.
   View growing(int64_t slot, int64_t index);
-  void append(int64_t slot, int64_t index, const View &rows);
   /// Makes room for `count` rows after those that there are, and counts them;
   /// returns where the first row of all is. Null when there is no memory.
   void *extend(int64_t slot, int64_t index, int64_t count);

@@ -100,7 +100,7 @@ Gpt2::Gpt2(const Config &config) {
                                ", which does not divide n_embd = " +
                                std::to_string(hidden));
   else
-    spec = {"attention", {{"K", hidden / heads}, {"V", hidden / heads}}};
+    spec = Attention::spec(hidden / heads, hidden / heads);
 }
 
 void Gpt2::load(Build &build) {
@@ -125,12 +125,7 @@ void Gpt2::load(Build &build) {
                  scaled ? 1 / std::sqrt(float(dim)) : 1.0f};
     if (scaledByLayer)
       attention.scale /= float(l + 1);
-    Vector scale(size_t(heads), attention.scale);
-    attention.memory = build.memory(spec, name + "cache", heads, {scale});
-    attention.state =
-        attention.memory.kernel
-            ? attention.memory.growing
-            : build.states.addGrowing(name + "cache", attention.cacheWidth());
+    attention.load(build, name + "cache");
   }
   load.prefix = root;
   final = Norm(load, "ln_f", hidden, eps);

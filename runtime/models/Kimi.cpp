@@ -64,9 +64,11 @@ class Kimi : public Network {
 public:
   explicit Kimi(const Config &config);
   std::vector<MemorySpec> memories() const override {
-    return std::count(recurrent.begin(), recurrent.end(), true)
-               ? std::vector{kda.spec()}
-               : std::vector<MemorySpec>{};
+    std::vector<MemorySpec> specs;
+    for (bool isKda : {true, false})
+      if (std::count(recurrent.begin(), recurrent.end(), isKda))
+        specs.push_back(isKda ? kda.spec() : mla.spec());
+    return specs;
   }
   void load(Build &build) override;
   Rows forward(const Work &work, Rows x) const override;

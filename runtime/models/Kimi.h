@@ -56,6 +56,7 @@ struct MlaSizes {
 
   explicit MlaSizes(const Config &config);
   MlaSizes() = default;
+  MemorySpec spec() const { return LatentAttention::spec(latent, pe); }
 };
 
 struct Mla {

@@ -8,7 +8,7 @@
 //       W_o (RMSNorm(o) * w * sigmoid(gate))
 //
 // MLA:  [c | k_pe] = W_kva x, c normed;  q = W_q x, or W_qb RMSNorm(W_qa x)
-//       o = softmax(q [W_UK c | k_pe]^T / sqrt) W_UV c
+//       o = softmax(q [W_UK c | k_pe]^T / sqrt) W_UV c    docs/layers/mla.plum
 //       W_o (o * sigmoid(W_g x)), the gate only in K3
 //
 //===----------------------------------------------------------------------===//
@@ -142,8 +142,7 @@ void Mla::load(Build &build, const MlaSizes &sizes, const std::string &name,
   attention.expand =
       load.matrix("kv_b_proj.weight",
                   sizes.heads * (sizes.nope + sizes.valueDim), sizes.latent);
-  attention.state =
-      build.states.addGrowing(name + "cache", sizes.latent + sizes.pe);
+  attention.load(build, name + "cache");
 }
 
 Rows Mla::run(const Work &work, const View &x) const {

@@ -11,9 +11,10 @@
 //   delta:      q, k, v = silu(conv(W x));  o = memory(q, k, v, a, b)
 //               W_out (RMSNorm(o) * w * silu(z))     docs/layers/gated_deltanet
 //   attention:  W_out (softmax(q k^T) v * sigmoid(gate)), q and k normed per
-//               head, the first dims rotated
+//               head, the first dims rotated              docs/layers/attention
 //
-// Several value heads share one key head. Norm weights of the residual stream
+// Several value heads share one key head, in attention several queries one head
+// of keys and values. Norm weights of the residual stream
 // are stored as w - 1.
 //
 //===----------------------------------------------------------------------===//
@@ -56,7 +57,7 @@ struct Layer {
 class Qwen3Next : public Network {
 public:
   explicit Qwen3Next(const Config &config);
-  std::vector<MemorySpec> memories() const override { return {spec}; }
+  std::vector<MemorySpec> memories() const override;
   void load(Build &build) override;
   Rows forward(const Work &work, Rows x) const override;
 
@@ -101,6 +102,14 @@ Qwen3Next::Qwen3Next(const Config &config) {
   spec = {"gated_deltanet", {{"K", keyDim}, {"V", valueDim}}};
   readAttention(config);
   readExperts(config);
+}
+
+std::vector<MemorySpec> Qwen3Next::memories() const {
+  std::vector<MemorySpec> specs;
+  for (bool softmax : {false, true})
+    if (std::count(full.begin(), full.end(), softmax))
+      specs.push_back(softmax ? Attention::spec(dim, dim) : spec);
+  return specs;
 }
 
 void Qwen3Next::readAttention(const Config &config) {
@@ -192,8 +201,7 @@ AttentionWeights Qwen3Next::loadAttention(Build &build,
   w.qNorm = plusOne(load.vector("q_norm.weight", dim));
   w.kNorm = plusOne(load.vector("k_norm.weight", dim));
   w.attention = {heads, groups, dim, dim, 1 / std::sqrt(float(dim))};
-  w.attention.state =
-      build.states.addGrowing(name + "cache", w.attention.cacheWidth());
+  w.attention.load(build, name + "cache");
   return w;
 }
 

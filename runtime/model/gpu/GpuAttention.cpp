@@ -116,13 +116,13 @@ Rows GpuBackend::attendTo(const View &q, int64_t heads, int64_t groups,
 
 Rows GpuBackend::attend(const Work &, const Attention &a, const View &q,
                         const View &k, const View &v) {
-  append(k, a.state, a.cacheWidth(), 0);
-  append(v, a.state, a.cacheWidth(), k.width);
+  append(k, a.memory.growing, a.cacheWidth(), 0);
+  append(v, a.memory.growing, a.cacheWidth(), k.width);
   std::string flash = flashFor(a.keyDim, a.valueDim);
   if (!flash.empty() && a.cacheWidth() % 8 == 0) {
     Rows out(*this, q.count, a.heads * a.valueDim);
     kernels::FlashArgs args;
-    startFlash(args, q, out, a.state);
+    startFlash(args, q, out, a.memory.growing);
     args.ownStride = a.cacheWidth();
     args.ownGroup = a.keyDim;
     args.valueBegin = a.groups * a.keyDim;
@@ -136,7 +136,8 @@ Rows GpuBackend::attend(const Work &, const Attention &a, const View &q,
     return out;
   }
   return attendTo(q, a.heads, a.groups, a.keyDim, a.valueDim,
-                  a.groups * a.keyDim, a.state, a.cacheWidth(), a.scale);
+                  a.groups * a.keyDim, a.memory.growing, a.cacheWidth(),
+                  a.scale);
 }
 
 /// Many queries: keys and values of all heads are made from the latent rows,
@@ -153,7 +154,7 @@ Rows GpuBackend::attendExpanded(const LatentAttention &a, const View &q) {
     gemm.m = keys;
     gemm.n = width;
     gemm.k = a.latent;
-    gemm.x = pool->growing(span.slot, a.state).data;
+    gemm.x = pool->growing(span.slot, a.memory.growing).data;
     gemm.w = expand.data;
     gemm.y = reinterpret_cast<uint16_t *>(wide.row(0)) + begin * width;
     gemm.result = DType::BF16;
@@ -165,7 +166,7 @@ Rows GpuBackend::attendExpanded(const LatentAttention &a, const View &q) {
   }
   Rows out(*this, q.count, a.heads * a.valueDim);
   kernels::FlashArgs args;
-  startFlash(args, q, out, a.state);
+  startFlash(args, q, out, a.memory.growing);
   args.expanded = wide.row(0);
   args.expandedBegin = tables->keyBegins;
   args.ownStride = width;
@@ -187,7 +188,7 @@ Rows GpuBackend::attendExpanded(const LatentAttention &a, const View &q) {
 Rows GpuBackend::attend(const Work &, const LatentAttention &a, const View &q,
                         const View &rows) {
   const int64_t wide = a.latent + a.pe;
-  append(rows, a.state, wide, 0);
+  append(rows, a.memory.growing, wide, 0);
   if (!flashFor(a.nope + a.pe, a.valueDim).empty() && wide % 8 == 0 &&
       a.nope % 8 == 0 && a.latent % 8 == 0)
     return attendExpanded(a, q);
@@ -208,8 +209,8 @@ Rows GpuBackend::attend(const Work &, const LatentAttention &a, const View &q,
       "plum_absorb",
       a.heads * ((q.count + kernels::kAbsorbRows - 1) / kernels::kAbsorbRows),
       args);
-  Rows mixed =
-      attendTo(queries, a.heads, 1, wide, a.latent, 0, a.state, wide, a.scale);
+  Rows mixed = attendTo(queries, a.heads, 1, wide, a.latent, 0,
+                        a.memory.growing, wide, a.scale);
   Rows out(*this, q.count, a.heads * a.valueDim);
   kernels::DotsArgs up;
   up.x = rowsOf(mixed);

@@ -137,8 +137,10 @@ TEST(Config, TextsThatAreNoConfig) {
 TEST(Config, MemoriesThatModelsNeed) {
   auto specs = memoriesOf(fixturePath("k3-a"));
   ASSERT_TRUE(specs);
-  ASSERT_EQ(specs->size(), 1u);
+  ASSERT_EQ(specs->size(), 2u);
   EXPECT_EQ((*specs)[0].key(), "kda_k3.K32.V32");
+  EXPECT_EQ((*specs)[1].layer, "mla");
+  EXPECT_TRUE((*specs)[1].grows());
   EXPECT_FALSE((*specs)[0].text().empty());
   auto lists = memoriesOf(fixturePath("gpt2-a"));
   ASSERT_TRUE(lists);

@@ -10,6 +10,7 @@
 
 #include "runtime/model/Attention.h"
 #include "test/unit/model/HostGpu.h"
+#include "test/unit/model/Interpreted.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
@@ -91,7 +92,7 @@ TEST_F(GpuLayers, LatentAttention) {
   for (int64_t i = 0; i < expand.count * expand.width; ++i)
     expand.row(0)[i] /= 8;
   attention.expand = Matrix::of(expand);
-  attention.state = layout.addGrowing("cache", 128);
+  loadInterpreted(attention, LatentAttention::spec(64, 64), layout);
   Rows q = rows(290, 2 * 192), cache = rows(290, 128);
   compare({{70, 3}, {65, 130}, {1, 1}, {18, 2}},
           [&](const Work &work, int64_t at, int64_t count) {
@@ -113,7 +114,7 @@ TEST_F(GpuLayers, LatentAttentionOfRealHeads) {
   for (int64_t i = 0; i < expand.count * expand.width; ++i)
     expand.row(0)[i] /= 23;
   attention.expand = Matrix::of(expand);
-  attention.state = layout.addGrowing("cache", 576);
+  loadInterpreted(attention, LatentAttention::spec(512, 64), layout);
   Rows q = rows(90, 3 * 192), cache = rows(90, 576);
   compare({{70, 3}, {1, 1}, {1, 1}},
           [&](const Work &work, int64_t at, int64_t count) {
@@ -126,7 +127,7 @@ TEST_F(GpuLayers, AttentionOfGroups) {
   for (int64_t dim : {64, 128, 256}) {
     layout = {};
     Attention attention{4, 2, dim, dim, 1 / std::sqrt(float(dim))};
-    attention.state = layout.addGrowing("cache", attention.cacheWidth());
+    loadInterpreted(attention, Attention::spec(dim, dim), layout);
     Rows q = rows(160, 4 * dim), k = rows(160, 2 * dim), v = rows(160, 2 * dim);
     compare({{70, 2}, {5, 70}, {1, 1}, {9, 2}}, [&](const Work &work,
                                                     int64_t at, int64_t count) {

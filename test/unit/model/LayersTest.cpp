@@ -8,6 +8,7 @@
 #include "runtime/model/Attention.h"
 #include "runtime/model/Conv.h"
 #include "runtime/model/Experts.h"
+#include "test/unit/model/Interpreted.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
@@ -106,7 +107,7 @@ TEST_F(Layers, ConvolutionKeepsWhatItNeeds) {
 
 TEST_F(Layers, AttentionIsTheSameInPiecesOfAnySize) {
   Attention attention{4, 2, 8, 8, 0.35f};
-  attention.state = layout.addGrowing("cache", attention.cacheWidth());
+  loadInterpreted(attention, Attention::spec(8, 8), layout);
   Rows q = rows(80, 32, 2), k = rows(80, 16, 3), v = rows(80, 16, 4);
   auto run = [&](const Work &w, int64_t at, int64_t count) {
     return attention.run(w, q.rows(at, count), k.rows(at, count),
@@ -130,13 +131,40 @@ TEST_F(Layers, AbsorbedLatentAttentionIsTheExpandedOne) {
   attention.scale = 0.3f;
   Rows expand = rows(48, 16, 9);
   attention.expand = Matrix::of(expand);
-  attention.state = layout.addGrowing("cache", 20);
+  loadInterpreted(attention, LatentAttention::spec(16, 4), layout);
   Rows q = rows(40, 36, 5), cache = rows(40, 20, 6);
   auto run = [&](const Work &w, int64_t at, int64_t count) {
     return attention.run(w, q.rows(at, count), cache.rows(at, count));
   };
-  // 40 queries at once are expanded, pieces of up to 11 absorbed.
+  // Keys and values of every token first, then attention as usual.
+  Rows expanded(40, 24);
+  for (int64_t h = 0; h < 3; ++h)
+    for (int64_t t = 0; t < 40; ++t) {
+      float *out = expanded.row(t) + h * 8;
+      std::fill_n(out, 8, 0.0f);
+      double sum = 0;
+      for (int64_t s = 0; s <= t; ++s) {
+        const float *query = q.row(t) + h * 12, *c = cache.row(s);
+        double score = 0, value[8] = {};
+        for (int64_t i = 0; i < 12; ++i) {
+          double key = i < 8 ? 0 : c[16 + i - 8];
+          for (int64_t j = 0; i < 8 && j < 16; ++j)
+            key += expand.row(h * 16 + i)[j] * c[j];
+          score += query[i] * key;
+        }
+        double weight = std::exp(0.3 * score);
+        sum += weight;
+        for (int64_t i = 0; i < 8; ++i) {
+          for (int64_t j = 0; j < 16; ++j)
+            value[i] += expand.row(h * 16 + 8 + i)[j] * c[j];
+          out[i] += float(weight * value[i]);
+        }
+      }
+      for (int64_t i = 0; i < 8; ++i)
+        out[i] = float(out[i] / sum);
+    }
   Rows whole = inPieces({40}, 24, run);
+  expectNear(whole, expanded, 1e-4f);
   expectNear(inPieces(std::vector<int64_t>(40, 1), 24, run), whole, 1e-5f);
   expectNear(inPieces({10, 11, 19}, 24, run), whole, 1e-5f);
 }
