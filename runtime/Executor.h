@@ -13,6 +13,12 @@
 // whole short sequence, makes a sequence alone, in a batch, or split at chunk
 // boundaries give the same bits.
 //
+// Heads that share growing states (Problem.h) leave those to the executor,
+// which appends before any of them runs. They use the chunk kernel alone, whose
+// rows have the same bits whatever stands beside them; where a sequence has
+// fewer tokens than heads that share, those heads are the rows of a call, a
+// token at a time, so that a list is read once for all.
+//
 // States: f32, [K, V] and contiguous is what kernels update in place, so such a
 // final state is used as it is. Anything else goes through a scratch per
 // thread, loaded before and stored after the tokens of one sequence. Growing
