@@ -45,6 +45,7 @@ void barrier();
 uint32_t shuffleXor(uint32_t x, int mask);
 uint32_t shuffle(uint32_t x, int from);
 uint32_t ballot(bool x);
+uint32_t sameLanes(uint32_t x);
 inline float shuffleXor(float x, int mask) {
   return __builtin_bit_cast(float,
                             shuffleXor(__builtin_bit_cast(uint32_t, x), mask));

@@ -42,6 +42,10 @@ inline float shuffleXor(float x, int mask) {
   return __builtin_bit_cast(float,
                             shuffleXor(__builtin_bit_cast(uint32_t, x), mask));
 }
+/// The lanes that bring the same number.
+inline uint32_t sameLanes(uint32_t x) {
+  return uint32_t(__nvvm_match_any_sync_i32(kAllLanes, int(x)));
+}
 inline uint32_t ballot(bool x) { return __nvvm_vote_ballot_sync(kAllLanes, x); }
 
 /// The largest and the smallest of a warp.

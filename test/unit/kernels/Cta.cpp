@@ -222,6 +222,13 @@ uint32_t ballot(bool x) {
     bits |= all[i][0] << i;
   return bits;
 }
+uint32_t sameLanes(uint32_t x) {
+  const auto *all = exchange({x});
+  uint32_t bits = 0;
+  for (int i = 0; i < kLanes; ++i)
+    bits |= uint32_t(all[i][0] == x) << i;
+  return bits;
+}
 uint32_t warpMax(uint32_t x) {
   const auto *all = exchange({x});
   for (int i = 0; i < kLanes; ++i)
