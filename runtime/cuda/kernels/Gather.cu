@@ -4,8 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Each pair's row of x to its place in the panels of its expert (Panels.h),
-// zeros behind the last pair of a tile and the last column. A thread has a unit
-// of all four lanes: 4 pieces of 16 bytes, which it turns over.
+// zeros behind the last pair of a tile and the last column. A warp has a row,
+// and a lane pieces of it: 4 times 4 bytes, columns 2 c, 2 c + 1 of a unit of
+// the four lanes of a product. Neighbours read neighbours and write whole rows
+// of panels.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,41 +17,36 @@
 namespace plum::kernels {
 namespace {
 
-constexpr int kThreads = 256, kRows = 8; ///< Of a block of threads.
+constexpr int kRows = 8; ///< Of a block: a warp has one.
 
 template <typename Format> void gather(const MoeGatherArgs &args) {
   if (blockX() >= *args.tileCount)
     return;
   const MoeTile tile = args.tiles[blockX()];
-  const int rows = panelRows(tile.count), first = blockY() * kRows;
-  if (first >= rows)
+  const int rows = panelRows(tile.count), row = blockY() * kRows + warp();
+  if (row >= rows)
     return;
+  constexpr int pieces = 4 * Format::kUnits; // Of a row in a step.
+  static_assert(kWarp % pieces == 0);
+  const int unit = lane() % pieces / 4, c = lane() % 4;
   const int steps = ceilDiv(args.columns, Format::kColumns);
-  char *to = args.panels + Panels<Format>::bytes(tile.row, args.columns);
+  char *to = args.panels + Panels<Format>::bytes(tile.row, args.columns) +
+             Panels<Format>::at(rows, row, lane() % pieces);
   const int64_t stepBytes = int64_t(rows) * Format::kColumns * 2;
-  // Threads beside each other have units beside each other: of a row's lines.
-  for (int at = threadIndex(); at < kRows * steps * Format::kUnits;
-       at += kThreads) {
-    const int unit = at % Format::kUnits, step = at / Format::kUnits % steps;
-    const int row = first + at / Format::kUnits / steps;
-    Bytes16 in[4] = {};
-    if (row < tile.count) {
-      const char *x =
-          static_cast<const char *>(args.x.data) +
-          args.order[tile.begin + row] / args.divisor * args.x.stride * 2;
+  const bool there = row < tile.count;
+  const int64_t from = there ? args.order[tile.begin + row] / args.divisor : 0;
+  const auto *x =
+      static_cast<const uint16_t *>(args.x.data) + from * args.x.stride + 2 * c;
+#pragma unroll 4
+  for (int step = lane() / pieces; step < steps; step += kWarp / pieces) {
+    Bytes16 y = {};
 #pragma unroll
-      for (int t = 0; t < 4; ++t) {
-        const int column = step * Format::kColumns + Format::unit(unit, t) * 8;
-        if (column < args.columns)
-          in[t] = *reinterpret_cast<const Bytes16 *>(x + column * 2);
-      }
+    for (int t = 0; t < 4; ++t) {
+      const int column = step * Format::kColumns + Format::unit(unit, t) * 8;
+      if (there && column < args.columns)
+        y.word[t] = *reinterpret_cast<const uint32_t *>(x + column);
     }
-#pragma unroll
-    for (int c = 0; c < 4; ++c)
-      *reinterpret_cast<Bytes16 *>(
-          to + step * stepBytes +
-          Panels<Format>::at(rows, row, 4 * unit + c)) = {
-          {in[0].word[c], in[1].word[c], in[2].word[c], in[3].word[c]}};
+    *reinterpret_cast<Bytes16 *>(to + step * stepBytes) = y;
   }
 }
 
