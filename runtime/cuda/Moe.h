@@ -22,7 +22,7 @@
 // tokens, by one of two families of kernels:
 //
 //   narrow     mma.sync, 16 rows of W by 8 tokens (Experts.cu)
-//   wide       wgmma, 64 rows of W by up to 128 tokens (WideExperts.cu), on
+//   wide       wgmma, 64 rows of W by up to 96 tokens (WideExperts.cu), on
 //              Hopper; a step `gather` copies tokens to their experts first
 //
 // Within a family a token's bits do not depend on what else is in the batch.
@@ -78,7 +78,7 @@ struct MoeLayer {
   /// Wide ones need hasWideProducts.
   MoeProducts products = MoeProducts::Narrow;
   /// The most tokens of one product: 8, 16, 32, 48, 96 or 128, of wide ones 16
-  /// or 128; 0 leaves it to the number of tokens. It changes the time, not a
+  /// or 96; 0 leaves it to the number of tokens. It changes the time, not a
   /// bit of the result.
   int64_t tile = 0;
 };

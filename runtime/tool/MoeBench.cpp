@@ -294,7 +294,7 @@ void addMoe(CLI::App &app, int &exitCode) {
       ->capture_default_str();
   verb->add_option("--tile", options->tiles,
                    "The most tokens of a product: 8, 16, 32, 48, 96, 128, of "
-                   "wide ones 16, 128; 0: by their number")
+                   "wide ones 16, 96; 0: by their number")
       ->delimiter(',')
       ->capture_default_str();
   verb->add_option("--products", options->products,

@@ -52,8 +52,16 @@ struct GatedBf16 {
   PLUM_INLINE float operator()(float gate, float up) const {
     if (!situ)
       return gate * sigmoidOf(gate) * up;
-    const float y = beta * tanhOf(gate * perBeta) * sigmoidOf(gate);
-    return y * (lambda > 0 ? lambda * tanhOf(up * perLambda) : up);
+    // tanh is (e - 1) / (e + 1), sigmoid 1 / (1 + f): one reciprocal for both.
+    const float a = smaller(__builtin_fabsf(gate * perBeta), 15.0f), s = a * a;
+    const float e = exp2Fast(a * (2 * kLog2e));
+    const float f = exp2Fast(smaller(60.0f, -gate * kLog2e)); // NaN stays.
+    float p = __builtin_fmaf(s, 2.0f / 15, -1.0f / 3);
+    p = __builtin_fmaf(p * s, a, a);
+    const float above = a < 0.125f ? p * (e + 1) : e - 1;
+    const float y = above * reciprocal((e + 1) * (1 + f));
+    return __builtin_copysignf(y, gate) * beta *
+           (lambda > 0 ? lambda * tanhOf(up * perLambda) : up);
   }
 };
 

@@ -92,23 +92,29 @@ struct Mxfp4 {
     return {{(both & 255) * 0x00800080u, (both >> 8) * 0x00800080u}};
   }
 
-  PLUM_INLINE static void expand(const char *stage, const Scales &scales, int i,
-                                 uint32_t (&a)[2][4]) {
-    const uint64_t rows =
-        *reinterpret_cast<const uint64_t *>(stage + wordAt(i, lane()));
+  /// What `spread` returns is not yet an operand: ptxas lets it be written
+  /// while products are under way.
+  static constexpr bool kSpread = true;
+  /// A unit as it is packed, to be expanded by halves: the two rows.
+  using Unit = uint64_t;
+  PLUM_INLINE static Unit read(const char *stage, int i) {
+    return *reinterpret_cast<const uint64_t *>(stage + wordAt(i, lane()));
+  }
+  /// Bits of a half in their places, and what is left to do.
+  PLUM_INLINE static Bytes16 spread(Unit rows, int half) {
+    constexpr uint32_t mask = 0x81c081c0u;
+    const uint32_t x = uint32_t(rows >> 32 * half);
+    return {{x & mask, __builtin_rotateleft32(x, 10) & mask,
+             __builtin_rotateleft32(x, 6) & mask,
+             (__builtin_rotateleft32(x, 12) & 0x80c080c0u) |
+                 (__builtin_rotateleft32(x, 20) & 0x01000100u)}};
+  }
+  PLUM_INLINE static void finish(const Bytes16 &spread, const Scales &scales,
+                                 int half, uint32_t (&a)[2][4]) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      constexpr uint32_t mask = 0x81c081c0u;
-      const uint32_t x = uint32_t(rows >> 32 * half);
-      const uint32_t last = (__builtin_rotateleft32(x, 12) & 0x80c080c0u) |
-                            (__builtin_rotateleft32(x, 20) & 0x01000100u);
-      const uint32_t power = scales.power[half];
-      a[0][half] = multiplyPairs(x & mask, power);
-      a[0][half + 2] =
-          multiplyPairs(__builtin_rotateleft32(x, 10) & mask, power);
-      a[1][half] = multiplyPairs(__builtin_rotateleft32(x, 6) & mask, power);
-      a[1][half + 2] = multiplyPairs(last, power);
-    }
+    for (int i = 0; i < 4; ++i)
+      a[i / 2][half + i % 2 * 2] =
+          multiplyPairs(spread.word[i], scales.power[half]);
   }
 
   /// 8 numbers of a checkpoint, lowest nibble first, as a word to expand.
@@ -144,18 +150,35 @@ struct Bf16 {
 
   struct Scales {};
   PLUM_INLINE static Scales scales(const char *) { return {}; }
-  PLUM_INLINE static void expand(const char *stage, Scales, int i,
+  static constexpr bool kSpread = false;
+  /// Halves of a unit are its two operands.
+  struct Unit {
+    Bytes16 operand[2];
+  };
+  PLUM_INLINE static Unit read(const char *stage, int i) {
+    return {{readShared(stage + operandAt(i, 0, lane())),
+             readShared(stage + operandAt(i, 1, lane()))}};
+  }
+  PLUM_INLINE static Bytes16 spread(const Unit &unit, int j) {
+    return unit.operand[j];
+  }
+  PLUM_INLINE static void finish(const Bytes16 &spread, Scales, int j,
                                  uint32_t (&a)[2][4]) {
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const Bytes16 operand =
-          *reinterpret_cast<const Bytes16 *>(stage + operandAt(i, j, lane()));
-#pragma unroll
-      for (int word = 0; word < 4; ++word)
-        a[j][word] = operand.word[word];
-    }
+    for (int word = 0; word < 4; ++word)
+      a[j][word] = spread.word[word];
   }
 };
+
+template <typename Format>
+PLUM_INLINE void expand(const char *stage,
+                        const typename Format::Scales &scales, int i,
+                        uint32_t (&a)[2][4]) {
+  const typename Format::Unit unit = Format::read(stage, i);
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    Format::finish(Format::spread(unit, half), scales, half, a);
+}
 
 } // namespace plum::kernels
 #pragma clang force_cuda_host_device end

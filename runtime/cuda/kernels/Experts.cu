@@ -99,7 +99,7 @@ template <typename Format, bool Gated, int Index> struct Product {
       uint32_t a[2][2][4]; // Tile, pairs of columns.
 #pragma unroll
       for (int m = 0; m < 2; ++m)
-        Format::expand(stage + m * Format::kBytes, scales[m], i, a[m]);
+        expand<Format>(stage + m * Format::kBytes, scales[m], i, a[m]);
 #pragma unroll
       for (int n = 0; n < Columns; n += pair) {
         Bytes16 next[pair] = {};

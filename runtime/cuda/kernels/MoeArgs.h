@@ -99,7 +99,7 @@ struct MoeProductArgs {
 /// The same by wgmma: blocks that stay and take one tile after the other.
 struct WideShape {
   int tokens;    ///< The most of a tile.
-  int stages;    ///< Of weights and inputs in shared memory.
+  int most;      ///< Stages of weights and inputs in shared memory.
   int blocks;    ///< Of threads, on a multiprocessor.
   int registers; ///< Of a thread that multiplies.
 
@@ -113,14 +113,24 @@ struct WideShape {
   constexpr int slotBytes(int columns, int blockBytes) const {
     return tokens * columns * 2 + kBlocks * blockBytes;
   }
-  /// Stages, two panels of results for each warpgroup, signals; and what it
-  /// takes to begin at a multiple of 1024.
+  /// Beside stages and their two signals: two panels of results and the pairs
+  /// of a tile for each warpgroup; what it takes to begin at a multiple of
+  /// 1024.
+  constexpr int otherBytes() const {
+    return 4 * kRounds * 128 + 2 * tokens * 4 + 1024;
+  }
+  constexpr int stages(int columns, int blockBytes) const {
+    constexpr int shared = 227 << 10;
+    const int fit =
+        (shared - otherBytes()) / (slotBytes(columns, blockBytes) + 16);
+    return fit < most ? fit : most;
+  }
   constexpr int sharedBytes(int columns, int blockBytes) const {
-    return stages * (slotBytes(columns, blockBytes) + 16) + 4 * kRounds * 128 +
-           1024;
+    return stages(columns, blockBytes) * (slotBytes(columns, blockBytes) + 16) +
+           otherBytes();
   }
 };
-constexpr WideShape kWideShapes[] = {{16, 4, 2, 112}, {128, 4, 1, 232}};
+constexpr WideShape kWideShapes[] = {{16, 9, 1, 224}, {96, 5, 1, 224}};
 
 /// Inputs of a product as it reads them: of each tile, for every step of
 /// columns, panels of panelRows(count) rows (Panels.h).

@@ -120,8 +120,6 @@ inline uint64_t panelDescriptor(const void *at) {
 #define PLUM_D3 "%24, %25, %26, %27, %28, %29, %30, %31"
 #define PLUM_D4 "%32, %33, %34, %35, %36, %37, %38, %39"
 #define PLUM_D5 "%40, %41, %42, %43, %44, %45, %46, %47"
-#define PLUM_D6 "%48, %49, %50, %51, %52, %53, %54, %55"
-#define PLUM_D7 "%56, %57, %58, %59, %60, %61, %62, %63"
 #define PLUM_DH "%0, %1, %2, %3"
 #define PLUM_C4(I) "+f"(c[I]), "+f"(c[I + 1]), "+f"(c[I + 2]), "+f"(c[I + 3])
 #define PLUM_C8(I) PLUM_C4(I), PLUM_C4(I + 4)
@@ -154,16 +152,6 @@ PLUM_WIDE(96,
                   ", " PLUM_D5,
           PLUM_C8(0), PLUM_C8(8), PLUM_C8(16), PLUM_C8(24), PLUM_C8(32),
           PLUM_C8(40))
-PLUM_WIDE(112,
-          PLUM_D0 ", " PLUM_D1 ", " PLUM_D2 ", " PLUM_D3 ", " PLUM_D4
-                  ", " PLUM_D5 ", " PLUM_D6,
-          PLUM_C8(0), PLUM_C8(8), PLUM_C8(16), PLUM_C8(24), PLUM_C8(32),
-          PLUM_C8(40), PLUM_C8(48))
-PLUM_WIDE(128,
-          PLUM_D0 ", " PLUM_D1 ", " PLUM_D2 ", " PLUM_D3 ", " PLUM_D4
-                  ", " PLUM_D5 ", " PLUM_D6 ", " PLUM_D7,
-          PLUM_C8(0), PLUM_C8(8), PLUM_C8(16), PLUM_C8(24), PLUM_C8(32),
-          PLUM_C8(40), PLUM_C8(48), PLUM_C8(56))
 
 #undef PLUM_WIDE
 #undef PLUM_D0
@@ -172,8 +160,6 @@ PLUM_WIDE(128,
 #undef PLUM_D3
 #undef PLUM_D4
 #undef PLUM_D5
-#undef PLUM_D6
-#undef PLUM_D7
 #undef PLUM_DH
 #undef PLUM_C4
 #undef PLUM_C8

@@ -3,7 +3,7 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The products of Experts.cu for sm_90a and up to 128 tokens of an expert at
+// The products of Experts.cu for sm_90a and up to 96 tokens of an expert at
 // once: each weight is unpacked once for all of them. Two warpgroups multiply,
 // 128 rows of weights each, as the left operand in registers; tokens are the
 // right one in shared memory, in panels (Panels.h). A thread of a third
@@ -15,10 +15,14 @@
 // items, so the next one's weights arrive while results are written. Neighbours
 // have the same tokens.
 //
-// A step of a warp is its weights of two blocks, expanded unit by unit, and
-// behind each unit its four products. No register of a product is written again
-// before the step's end, where all are waited for: ptxas then needs no waits of
-// its own.
+// A step of a warp is its weights of two blocks, unit by unit, four products
+// each. Between the products of a unit stand the instructions that expand the
+// next one, a quarter behind each: warps issue in order and may wait at a
+// product until the tensor core takes it, so what stands behind the last of a
+// unit runs while the tensor core has less to do. The next step's first unit is
+// read while the last products are under way. No operand or sum is written
+// again before the step's end, where all are waited for: ptxas then needs no
+// waits of its own.
 //
 // Results go through shared memory, 32 tokens at a time. A gated product's
 // become panels of the next: a warpgroup has the rows of weights that are a
@@ -39,7 +43,8 @@ constexpr int kConsumers = 256, kWideThreads = 384;
 
 template <typename Format, bool Gated, int Index> struct WideProduct {
   static constexpr WideShape kShape = kWideShapes[Index];
-  static constexpr int kStages = kShape.stages;
+  static constexpr int kStages =
+      kShape.stages(Format::kColumns, Format::kBytes);
   static constexpr int kTokenBytes = kShape.tokens * Format::kColumns * 2;
   static constexpr int kSlotBytes =
       kShape.slotBytes(Format::kColumns, Format::kBytes);
@@ -54,6 +59,7 @@ template <typename Format, bool Gated, int Index> struct WideProduct {
   char *slots;
   char *results; ///< Two panels of kRounds tokens for each warpgroup.
   Signal *full, *empty;
+  int32_t *pairs;            ///< Of the warpgroup's tile.
   int steps, blocks, groups; ///< Blocks of 16 rows; groups of kOwn blocks.
   // Of the ring, the same in all threads that go through it.
   int slot = 0, parity = 0;
@@ -64,6 +70,8 @@ template <typename Format, bool Gated, int Index> struct WideProduct {
     results = slots + kStages * kSlotBytes;
     full = reinterpret_cast<Signal *>(results + 4 * kPanelBytes);
     empty = full + kStages;
+    pairs = reinterpret_cast<int32_t *>(empty + kStages) +
+            threadIndex() / 128 * kShape.tokens; // Not the third's.
     steps = ceilDiv(args.columns, Format::kColumns);
     blocks = ceilDiv(args.rows, kExpertRows);
     groups = ceilDiv(blocks, kOwn);
@@ -126,50 +134,101 @@ template <typename Format, bool Gated, int Index> struct WideProduct {
     return m * kOwn + Format::blockOf(group(), warp() % 4);
   }
 
-  template <int Tokens> PLUM_INLINE void multiply(float (&sum)[2][Tokens / 2]) {
-    const char *to = slots + slot * kSlotBytes;
-    const char *stage[2] = {to + kTokenBytes + block(0) * Format::kBytes,
-                            to + kTokenBytes + block(1) * Format::kBytes};
-    waitFor(full + slot, parity);
-    const typename Format::Scales scales[2] = {Format::scales(stage[0]),
-                                               Format::scales(stage[1])};
-    uint32_t a[Format::kUnits][2][2][4];
+  using Operands = uint32_t[2][2][4]; // Of a unit.
+
+  /// What the warp has of a stage, and its first unit, nearly expanded.
+  struct Stage {
+    const char *tokens, *blocks[2];
+    typename Format::Scales scales[2];
+    Bytes16 spread[2][2];
+  };
+  /// The next stage, if there is one. Else `now` is whatever is there, for
+  /// nobody.
+  PLUM_INLINE void begin(Stage &now, bool there) const {
+    if (there)
+      waitFor(full + slot, parity);
+    now.tokens = slots + slot * kSlotBytes;
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      now.blocks[m] = now.tokens + kTokenBytes + block(m) * Format::kBytes;
+      now.scales[m] = Format::scales(now.blocks[m]);
+      const typename Format::Unit unit = Format::read(now.blocks[m], 0);
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        now.spread[m][half] = Format::spread(unit, half);
+    }
+  }
+
+  /// The products of a step; `now` becomes the next stage.
+  template <int Tokens>
+  PLUM_INLINE void multiply(float (&sum)[2][Tokens / 2], Stage &now,
+                            bool more) {
+    Operands a[Format::kUnits];
+#pragma unroll
+    for (int m = 0; m < 2; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        Format::finish(now.spread[m][half], now.scales[m], half, a[0][m]);
 #pragma unroll
     for (int i = 0; i < Format::kUnits; ++i) {
+      const bool last = i + 1 == Format::kUnits;
+      typename Format::Unit units[2];
 #pragma unroll
       for (int m = 0; m < 2; ++m)
-        Format::expand(stage[m], scales[m], i, a[i][m]);
-      beginProducts();
+        if (!last)
+          units[m] = Format::read(now.blocks[m], i + 1);
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const int k = 2 * i + j; // Of the step's products.
-        const char *b = to + k / 4 * Tokens * kPanelRowBytes + k % 4 * 32;
+        const char *b =
+            now.tokens + k / 4 * Tokens * kPanelRowBytes + k % 4 * 32;
 #pragma unroll
-        for (int m = 0; m < 2; ++m)
+        for (int m = 0; m < 2; ++m) {
+          beginProducts();
           multiplyWide<Tokens>(sum[m], a[i][m][j], b);
+          commitProducts();
+          if (!last)
+            Format::finish(Format::spread(units[m], j), now.scales[m], j,
+                           a[i + 1][m]);
+        }
       }
-      commitProducts();
     }
+    Signal *own = empty + slot;
+    advance();
+    if (Format::kSpread)
+      begin(now, more);
     waitForProducts<0>();
     settle(sum[0]);
     settle(sum[1]);
     if (lane() == 0)
-      arrive(empty + slot);
-    advance();
+      arrive(own);
+    if (!Format::kSpread)
+      begin(now, more);
   }
 
-  template <int Tokens> PLUM_INLINE void item(const MoeTile &tile, int number) {
+  /// `next` becomes tile `following`.
+  template <int Tokens>
+  PLUM_INLINE void item(const MoeTile &tile, int number, int following,
+                        MoeTile &next) {
+    const int thread = threadIndex() % 128;
+    const int pair =
+        !Gated && thread < tile.count ? args.order[tile.begin + thread] : 0;
     float sum[2][Tokens / 2];
 #pragma unroll
     for (int m = 0; m < 2; ++m)
 #pragma unroll
       for (int i = 0; i < Tokens / 2; ++i)
         sum[m][i] = 0;
+    Stage now;
+    begin(now, true);
     for (int step = 0; step < steps; ++step)
-      multiply<Tokens>(sum);
+      multiply<Tokens>(sum, now, step + 1 < steps);
+    next = args.tiles[following]; // Is there when results are written.
 #pragma unroll
     for (int first = 0; first < Tokens; first += kRounds) {
       groupBarrier(1 + group()); // The round before has been read.
+      if (!Gated && first == 0 && thread < Tokens)
+        pairs[thread] = pair;
 #pragma unroll
       for (int n = first / 8; n < smaller(first + kRounds, Tokens) / 8; ++n)
 #pragma unroll
@@ -256,39 +315,41 @@ template <typename Format, bool Gated, int Index> struct WideProduct {
                          (8 * group() + 4 * m) * kExpertRows + piece * 8;
       if (column >= args.rows)
         continue;
-      const int64_t to = args.order[tile.begin + first + row];
+      const int64_t to = pairs[first + row];
       *reinterpret_cast<Bytes16 *>(static_cast<uint16_t *>(args.y.data) +
                                    to * args.y.stride + column) =
           readShared(panel(m) + pieceAt(row, piece));
     }
   }
 
+  template <int Tokens>
+  PLUM_INLINE bool take(const MoeTile &tile, int number, int following,
+                        MoeTile &next) {
+    if (panelRows(tile.count) != Tokens)
+      return false;
+    item<Tokens>(tile, number, following, next);
+    return true;
+  }
+
   PLUM_INLINE void consume() {
     const int count = items();
-    for (int at = int(blockX()); at < count; at += int(gridX())) {
-      const int number = at / groups, rest = at - number * groups;
-      const MoeTile tile = args.tiles[number];
-      const int rows = panelRows(tile.count);
-      if (rows == 8)
-        item<8>(tile, rest);
-      else if (rows == 16)
-        item<16>(tile, rest);
-      if constexpr (kShape.tokens > 16) {
-        if (rows == 32)
-          item<32>(tile, rest);
-        else if (rows == 48)
-          item<48>(tile, rest);
-        else if (rows == 64)
-          item<64>(tile, rest);
-        else if (rows == 80)
-          item<80>(tile, rest);
-        else if (rows == 96)
-          item<96>(tile, rest);
-        else if (rows == 112)
-          item<112>(tile, rest);
-        else if (rows == 128)
-          item<128>(tile, rest);
-      }
+    if (int(blockX()) >= count)
+      return;
+    MoeTile tile = args.tiles[int(blockX()) / groups];
+    for (int at = int(blockX()); at < count;) {
+      const int rest = at % groups;
+      at += int(gridX());
+      const int following = smaller(at, count - 1) / groups;
+      MoeTile next = tile;
+      const bool done = take<8>(tile, rest, following, next) ||
+                        take<16>(tile, rest, following, next);
+      if constexpr (kShape.tokens > 16)
+        (void)(done || take<32>(tile, rest, following, next) ||
+               take<48>(tile, rest, following, next) ||
+               take<64>(tile, rest, following, next) ||
+               take<80>(tile, rest, following, next) ||
+               take<96>(tile, rest, following, next));
+      tile = next;
     }
   }
 
@@ -331,4 +392,4 @@ using namespace plum::kernels;
   PLUM_WIDE_PRODUCT(plum_wide_bf16_##TOKENS, Bf16, false, INDEX)
 
 PLUM_WIDE_EXPERTS(0, 16)
-PLUM_WIDE_EXPERTS(1, 128)
+PLUM_WIDE_EXPERTS(1, 96)
