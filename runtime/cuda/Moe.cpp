@@ -85,10 +85,9 @@ double pairsOfExpert(const MoeLayer &layer, int64_t tokens) {
 }
 
 /// From so many pairs of an expert on, on average. On an H200 with 896 experts
-/// narrow products are faster at 9 (bound by memory, which they keep busier),
-/// half as fast at 73 (bound by mma.sync, so that their time grows with the
-/// pairs); that line meets the time of wide ones at 24.
-constexpr double kWideFrom = 24;
+/// narrow products are faster at 9 (bound by memory, which they keep busier)
+/// and slower at 18, by 8 %, and at 73 (bound by mma.sync).
+constexpr double kWideFrom = 16;
 
 /// By the pairs that an expert has on average: few, and memory is the bound;
 /// many, and it is the tensor cores.
