@@ -167,6 +167,25 @@ TEST_P(GpuChunk, SegmentsOfOtherDims) {
             {1, 200, 1}, 25, true);
     }
 }
+// Half of the channels never decay, the others at once and by more than sums of
+// logarithms can hold beside anything else.
+TEST(GpuChunkDecays, ZeroBesideExtreme) {
+  for (std::string name : {"kda", "gla"})
+    for (std::string target : {"sm_90a", "sm_80"}) {
+      Layer &layer = Layer::get(shippedSpec(name, {}));
+      Data data = activations(layer, {1, 130, 1}, 31, /*states=*/false);
+      const double forgets = std::ldexp(name == "kda" ? 1 : -1, 100);
+      data.fill(name == "kda" ? "f" : "g",
+                [&](int64_t i) { return i % 2 ? forgets : -forgets; });
+      Placing placing;
+      placing.chunk = 64;
+      placing.target = target;
+      Values got = emulate(layer, data, placing);
+      expectEmulated(data, placing, got, reference(layer, data), 5e-3, 5e-3,
+                     name + " " + target);
+    }
+}
+
 // States are updated in place. B of the first segment starts from the initial
 // state, as the scan would; a vector state is read by both slices of V.
 void checkInPlace(const std::string &name, int64_t segments) {

@@ -314,13 +314,14 @@ void Prepare::rowSums() {
   }
 }
 
-/// The log decay of each row, in base 2; a factor of 0 becomes 2^-1000.
+/// The log decay of each row, in base 2. None is below -160, which is 0 as a
+/// factor: differences of sums must still know what comes after a token that
+/// forgets everything, were it by 2^-1e30.
 static Value toBase2(TileBuilder &b, Value decay, bool linear) {
   auto type = cast<RankedTensorType>(decay.getType());
-  if (!linear)
-    return b.mul(decay, b.constant(std::numbers::log2e, type));
-  Value log = math::Log2Op::create(b, decay);
-  return arith::MaximumFOp::create(b, log, b.constant(-1000, type));
+  Value log = linear ? Value(math::Log2Op::create(b, decay))
+                     : b.mul(decay, b.constant(std::numbers::log2e, type));
+  return arith::MaximumFOp::create(b, log, b.constant(-160, type));
 }
 
 /// The base-2 log decay of a strip: made, or from where it was left.
