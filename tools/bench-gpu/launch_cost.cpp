@@ -48,12 +48,21 @@ struct Costs {
     return result == cuda::CUDA_SUCCESS;
   }
 
-  /// Memory of zeros; it goes when the program ends.
+  std::vector<cuda::CUdeviceptr> blocks = {}; ///< Of what is being measured.
+
+  ~Costs() {
+    for (cuda::CUdeviceptr block : blocks)
+      driver.cuMemFree(block);
+  }
+
+  /// Memory of zeros; it goes with this object.
   void *zeros(uint64_t bytes) {
     cuda::CUdeviceptr address = 0;
     bytes = std::max<uint64_t>(bytes, 16);
-    if (!fine("cuMemAlloc", driver.cuMemAlloc(&address, bytes)) ||
-        !fine("cuMemsetD8", driver.cuMemsetD8(address, 0, bytes)))
+    if (!fine("cuMemAlloc", driver.cuMemAlloc(&address, bytes)))
+      return nullptr;
+    blocks.push_back(address);
+    if (!fine("cuMemsetD8", driver.cuMemsetD8(address, 0, bytes)))
       return nullptr;
     return reinterpret_cast<void *>(address);
   }
@@ -178,7 +187,12 @@ struct Costs {
     good = good && time(what, stream, info.kernels, [&] {
              return fine("cuGraphLaunch", driver.cuGraphLaunch(exec, stream));
            });
+    if (exec)
+      driver.cuGraphExecDestroy(exec);
+    if (graph)
+      driver.cuGraphDestroy(graph);
     plumrt_plan_destroy(plan);
+    driver.cuStreamDestroy(stream);
     return good;
   }
 };
@@ -208,10 +222,12 @@ int main(int argc, char **argv) {
   cuda::CUcontext context = nullptr;
   (*driver)->cuDevicePrimaryCtxRetain(&context, 0);
   (*driver)->cuCtxPushCurrent(context);
-  Costs costs{**driver, gpu, *manifest, batches};
-  if (!costs.measure(1, 64, false) || !costs.measure(1, 1, true) ||
-      !costs.measure(64, 1, true))
-    return fail(costs.error);
+  {
+    Costs costs{**driver, gpu, *manifest, batches};
+    if (!costs.measure(1, 64, false) || !costs.measure(1, 1, true) ||
+        !costs.measure(64, 1, true))
+      return fail(costs.error);
+  }
   plumrt_gpu_close(gpu);
   return 0;
 }
