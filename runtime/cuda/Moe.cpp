@@ -305,26 +305,36 @@ Status MoePass::gather(const Kernels &kernels, CUstream stream) const {
       {tiles, panelRows(int(std::min(tile, pairs))) / 8}, args);
 }
 
-Status MoePass::wideProduct(const Kernels &kernels, CUstream stream,
-                            bool gated) const {
+/// What the arguments of both families have.
+template <typename Args>
+static Args productArgs(const MoeLayer &layer, bool gated, CUdeviceptr tileList,
+                        CUdeviceptr tileCount, CUdeviceptr order) {
   const ExpertMatrix &first = gated ? layer.gate : layer.down;
   const ExpertMatrix &second = gated ? layer.up : layer.down;
-  const WideShape &shape = *wideShapeOf(layer, tokens);
-  MoeWideArgs args;
+  Args args;
   args.weights[0] = pointer<const char>(first.data);
   args.weights[1] = pointer<const char>(second.data);
   args.expertBytes = first.expertBytes();
   args.rows = int32_t(first.rows);
   args.columns = int32_t(first.columns);
-  args.x = pointer<const char>(gated ? panels : hiddenPanels);
-  args.hidden = pointer<char>(hiddenPanels);
-  args.y = results;
   args.tiles = pointer<const MoeTile>(tileList);
   args.tileCount = pointer<const int32_t>(tileCount);
   args.order = pointer<const int32_t>(order);
   args.situ = layer.situ;
   args.beta = layer.beta;
   args.lambda = layer.lambda;
+  return args;
+}
+
+Status MoePass::wideProduct(const Kernels &kernels, CUstream stream,
+                            bool gated) const {
+  const ExpertMatrix &first = gated ? layer.gate : layer.down;
+  const WideShape &shape = *wideShapeOf(layer, tokens);
+  auto args =
+      productArgs<MoeWideArgs>(layer, gated, tileList, tileCount, order);
+  args.x = pointer<const char>(gated ? panels : hiddenPanels);
+  args.hidden = pointer<char>(hiddenPanels);
+  args.y = results;
   const Block block = blockOf(first.format);
   const int64_t groups =
       ceilDiv(first.rows, kExpertRows * WideShape::kBlocks / (gated ? 2 : 1));
@@ -345,22 +355,11 @@ Status MoePass::product(const Kernels &kernels, CUstream stream,
   if (wide)
     return wideProduct(kernels, stream, gated);
   const ExpertMatrix &first = gated ? layer.gate : layer.down;
-  const ExpertMatrix &second = gated ? layer.up : layer.down;
-  MoeProductArgs args;
-  args.weights[0] = pointer<const char>(first.data);
-  args.weights[1] = pointer<const char>(second.data);
-  args.expertBytes = first.expertBytes();
-  args.rows = int32_t(first.rows);
-  args.columns = int32_t(first.columns);
+  auto args =
+      productArgs<MoeProductArgs>(layer, gated, tileList, tileCount, order);
   args.x = gated ? x : hidden;
   args.divisor = gated ? int32_t(layer.chosen) : 0;
   args.y = gated ? hidden : results;
-  args.tiles = pointer<const MoeTile>(tileList);
-  args.tileCount = pointer<const int32_t>(tileCount);
-  args.order = pointer<const int32_t>(order);
-  args.situ = layer.situ;
-  args.beta = layer.beta;
-  args.lambda = layer.lambda;
   const Block block = blockOf(first.format);
   const MoeShape &shape = *shapeOf(layer, tokens);
   const int64_t rows = shape.warps * kExpertRows * (gated ? 1 : 2);
