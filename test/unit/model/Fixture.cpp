@@ -97,26 +97,9 @@ void Difference::add(const View &rows, const Fixture &fixture, int64_t b,
 
 double Difference::rms() const { return std::sqrt(squares / double(count)); }
 
-/// What a correct f32 forward pass is close to. Two of the fixtures were
-/// written on a GPU whose kernels for the delta rule cut their operands to TF32
-/// (the outputs of the memory come out 0.1 % too small on average), so no f32
-/// computation comes closer than that. One token of qwen3-next-a then chooses
-/// another expert, hence no bound on the largest difference there.
-struct Bounds {
-  double largest, rms;
-};
-static Bounds boundsOf(const std::string &name) {
-  if (name == "kimi-linear-hf-a")
-    return {2e-2, 1.5e-3};
-  if (name == "qwen3-next-a")
-    return {INFINITY, 4e-2};
-  return {1e-3, 1e-4};
-}
-
 static void expectClose(const Difference &difference, const Fixture &fixture) {
-  Bounds bounds = boundsOf(fixture.name);
-  EXPECT_LT(difference.largest, bounds.largest) << fixture.name;
-  EXPECT_LT(difference.rms(), bounds.rms * fixture.spread) << fixture.name;
+  EXPECT_LT(difference.largest, 1e-3) << fixture.name;
+  EXPECT_LT(difference.rms(), 1e-4 * fixture.spread) << fixture.name;
   EXPECT_LT(difference.medianRow(), 2e-2) << fixture.name;
   if (std::getenv("PLUM_SHOW"))
     std::printf("%-18s max %.2e rms/spread %.2e median row %.2e\n",
