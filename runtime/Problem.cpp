@@ -416,6 +416,24 @@ Result<Problem> checkProblem(const Manifest &manifest, const RunArgs &args) {
   return planned;
 }
 
+/// Snapshots of packed sequences: there is room for as many as there can be,
+/// whatever the lengths, which only the GPU knows.
+static Status checkRoom(const Manifest &manifest, const RunArgs &args,
+                        int64_t most, Problem &problem) {
+  for (size_t i = 0; i < args.snapshots.size(); ++i)
+    if (int64_t room = args.snapshots[i].shape[0]; room < most)
+      return Error{"",
+                   "there is room for " + text(room) + " snapshots of state " +
+                       quoted(manifest.states[i].name) +
+                       ", expected at least " + text(most),
+                   {"packed sequences of " + text(problem.tokens) +
+                    " tokens have at most T / " + text(args.snapshotEvery) +
+                    "; how many, only the GPU knows"}};
+  problem.snapshotCount =
+      firstExtent(manifest, args, args.snapshots).value_or(most);
+  return Status::ok();
+}
+
 Result<Problem> checkDeviceProblem(const Manifest &manifest,
                                    const RunArgs &args) {
   if (const ManifestTensor *state = manifest.growingState())
@@ -427,12 +445,11 @@ Result<Problem> checkDeviceProblem(const Manifest &manifest,
   if (!planned)
     return planned;
   if (args.snapshotEvery > 0) {
+    const int64_t most = planned->tokens / args.snapshotEvery;
+    planned->snapshotCount = planned->batch * most;
     if (args.cuSeqlens)
-      return Error{"",
-                   "snapshots of packed sequences are not made on a GPU",
-                   {"give the sequences as a batch, or the run in pieces"}};
-    planned->snapshotCount =
-        planned->batch * (planned->tokens / args.snapshotEvery);
+      if (Status s = checkRoom(manifest, args, most, *planned); !s)
+        return s.error();
   }
   if (Status s = checkViews(manifest, args, *planned, true); !s)
     return s.error();

@@ -157,9 +157,11 @@ PLUMRT_API const char *plumrt_gpu_manifest(const plumrt_gpu *gpu);
  * pools. Rows whose size is a multiple of 16 bytes must start on 16-byte
  * boundaries. `segments` is the number of parts that each sequence is split
  * into, 0: as many as pay. Bits depend on it, and on nothing else of the batch:
- * 1 gives a sequence the same bits in every batch. states_every must be a
- * multiple of the chunk, and packed sequences have no snapshots here; those of
- * sequence n in a batch are entries n * (T / states_every) and following. */
+ * 1 gives a sequence the same bits in every batch. Of chunk kernels
+ * states_every must be a multiple of the chunk. Snapshots of sequence n in a
+ * batch are entries n * (T / states_every) and following, padding or not;
+ * packed sequences have theirs one after the other, len / states_every each and
+ * none of padding, and their views must have room for T / states_every. */
 PLUMRT_API int plumrt_plan_create(plumrt_gpu *gpu, const plumrt_run_args *args,
                                   int64_t segments, plumrt_plan **plan,
                                   char *error, size_t error_size);

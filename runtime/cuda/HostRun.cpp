@@ -185,9 +185,9 @@ Status HostRunner::run(const RunArgs &args, const GpuOptions &options) {
   Result<Problem> problem = checkProblem(bundle->manifest(), args);
   if (!problem)
     return problem.error();
-  if (args.snapshotEvery == 0 || (!args.cuSeqlens && !args.slots))
+  if (args.snapshotEvery == 0 || args.cuSeqlens || !args.slots)
     return runOnce(args, options);
-  // Where snapshots lie depends on the lengths, which a launch does not know.
+  // In a batch a launch has a place for those of padding, and a result has not.
   for (const Sequence &sequence : problem->sequences)
     if (sequence.slot >= 0)
       if (Status s = runOnce(only(sequence, args), options); !s)
@@ -203,6 +203,13 @@ Status HostRunner::runOnce(const RunArgs &args, const GpuOptions &options) {
         &shapes.finalStates, &shapes.snapshots})
     for (TensorView &view : *list)
       view.data = nullptr;
+  // There is room for those that there are; a plan asks for the most.
+  const TensorView &rows =
+      (args.inputs.empty() ? args.outputs : args.inputs)[0];
+  if (args.snapshotEvery > 0 && args.cuSeqlens)
+    for (TensorView &view : shapes.snapshots)
+      view.shape[0] =
+          std::max(view.shape[0], rows.shape[1] / args.snapshotEvery);
   Result<GpuPlan> plan = gpu.plan(shapes, options);
   if (!plan)
     return plan.error();

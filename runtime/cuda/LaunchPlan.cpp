@@ -258,18 +258,12 @@ Status fillCounts(const Manifest &manifest, const KernelSet &set,
                    "a run of " + text(count) + " " + what +
                        " is too large, expected at most " + text(largestCount),
                    {}};
-  if (args.snapshotEvery > 0 && args.snapshotEvery <= sizes.tokens &&
-      !set.find(manifest, KernelRole::Prepare))
-    return Error{"",
-                 "states in between are written by chunk kernels, and this run "
-                 "takes steps",
-                 {"ask for the form chunk"}};
   if (args.snapshotEvery % plan.chunk != 0)
     return Error{"",
                  "states every " + text(args.snapshotEvery) +
                      " tokens, expected a multiple of the chunk, " +
                      text(plan.chunk),
-                 {}};
+                 {"step kernels keep states after any number of tokens"}};
   if (sizes.packed && set.find(manifest, KernelRole::Prepare) &&
       !set.find(manifest, KernelRole::Index))
     return Error{"", "has no index kernel, so it runs no packed sequences", {}};
@@ -278,7 +272,8 @@ Status fillCounts(const Manifest &manifest, const KernelSet &set,
   plan.args.heads = uint32_t(sizes.heads);
   plan.args.chunks = uint32_t(chunks);
   plan.args.segments = uint32_t(plan.segments);
-  plan.args.snapshot_every = uint32_t(args.snapshotEvery / plan.chunk);
+  if (args.snapshotEvery <= sizes.tokens) // Else there are none.
+    plan.args.snapshot_every = uint32_t(args.snapshotEvery / plan.chunk);
   if (args.cuSeqlens && args.cuSeqlens.dtype == DType::I64)
     plan.args.flags |= PLUM_GPU_CU64;
   if (args.slots && args.slots.dtype == DType::I64)
@@ -358,7 +353,7 @@ Result<WorkspaceSections> workspaceFor(const Manifest &manifest,
     blobBytes = std::max(blobBytes, manifest.kernels[index].blobBytes);
     segmentBytes = std::max(segmentBytes, manifest.kernels[index].segmentBytes);
   }
-  auto offsets = product({sizes.sequences + 1, 4}, largestWorkspace);
+  auto offsets = product({2, sizes.sequences + 1, 4}, largestWorkspace);
   auto blobs = product({chunksOf(sizes, set.chunk), sizes.heads, blobBytes},
                        largestWorkspace);
   auto states = product({sizes.sequences, sizes.heads, segments, segmentBytes},

@@ -18,7 +18,7 @@
 //   grid sequences  N H slices; of `scan`, times P where there is a summary;
 //                   of `summary`, times 2 P - 3: B of all segments but the
 //                   last, then M of these but the first
-//   workspace       [chunk_offsets int32 [N + 1]] packed only
+//   workspace       [chunk_offsets int32 [2][N + 1]] packed only
 //                   [blobs         chunks H blob_bytes]
 //                   [segments      N H P segment_bytes] with P > 1 only
 //                   each on a 256-byte boundary

@@ -174,6 +174,13 @@ private:
   int64_t slotOf(int64_t n) const {
     return placing.slots.empty() ? n : placing.slots[size_t(n)];
   }
+  /// Of sequence n; one that is padding has a place for them in a batch.
+  int64_t snapshotsOf(int64_t n) const {
+    bool packed = !data.cuSeqlens.empty();
+    return !placing.snapshotEvery || (packed && isPadding(n))
+               ? 0
+               : data.length(n) / placing.snapshotEvery;
+  }
   /// [B, T, h, d], rows `rowPadding` elements apart.
   Buffer rows(DType dtype, const int64_t (&shape)[4], double poison);
   Buffer states(const Symbol &state, double poison, int64_t count = 0);
@@ -182,6 +189,7 @@ private:
   void putStates(Buffer &buffer, const Symbol &state);
   void expectUntouched(const Buffer &before, const Buffer &after,
                        const Symbol &state);
+  void getSnapshots(const Buffer &buffer, const Symbol &state, Values &values);
   std::vector<char> indices(const std::vector<int64_t> &values);
 
   const Layer &layer;
@@ -262,6 +270,39 @@ void Emulation::expectUntouched(const Buffer &before, const Buffer &after,
                         << " were written";
 }
 
+/// Of the whole buffer: what no sequence has is still NaN.
+void Emulation::getSnapshots(const Buffer &buffer, const Symbol &state,
+                             Values &values) {
+  const int64_t N = data.sequences(), H = data.sizes.heads;
+  const int64_t rows = state.shape.rows, columns = state.shape.cols;
+  bool isVector = state.shape.kind == frontend::Shape::Row;
+  int64_t place = 0, written = 0;
+  for (int64_t n = 0; n < N; ++n)
+    for (int64_t m = 1; m <= snapshotsOf(n); ++m, ++place) {
+      Tensor &then =
+          values[state.name + "@" + std::to_string(m * placing.snapshotEvery)];
+      if (then.values.empty()) {
+        then = Tensor(N, H, rows, columns);
+        std::fill(then.values.begin(), then.values.end(), kNaN);
+      }
+      for (int64_t h = 0; h < H; ++h)
+        for (int64_t k = 0; k < rows; ++k)
+          for (int64_t v = 0; v < columns; ++v) {
+            double x =
+                buffer.get(h * buffer.entry.head + place * buffer.entry.token +
+                           (isVector ? v : k) * buffer.entry.row +
+                           (isVector ? 0 : v) * buffer.entry.column);
+            then.at(n, h, k, v) = x;
+            written += !std::isnan(x);
+          }
+    }
+  int64_t all = 0;
+  for (size_t i = 0; i < buffer.bytes.size() / byteSize(buffer.dtype); ++i)
+    all += !std::isnan(loadAsDouble(buffer.bytes.data(), buffer.dtype, i));
+  EXPECT_EQ(all, written) << "snapshots of " << state.name
+                          << " that are nobody's were written";
+}
+
 std::vector<char> Emulation::indices(const std::vector<int64_t> &values) {
   DType dtype = placing.wideIndices ? DType::I64 : DType::I32;
   std::vector<char> bytes(values.size() * byteSize(dtype));
@@ -335,11 +376,12 @@ Values Emulation::run(const CompiledLayer &code) {
   }
   for (size_t i = 0; i < ast.outputs.size(); ++i)
     add(outputs[i], ast.outputs[i]->name);
-  // Snapshots of a sequence lie side by side, as slots do.
+  // Snapshots of a sequence lie side by side, and then the next one's.
   const int64_t kept =
       placing.snapshotEvery ? data.sizes.tokens / placing.snapshotEvery : 0;
   for (const Symbol *symbol : kept ? ast.states : decltype(ast.states){}) {
-    Buffer &buffer = snapshots.emplace_back(states(*symbol, kNaN, N * kept));
+    Buffer &buffer =
+        snapshots.emplace_back(states(*symbol, kNaN, data.sizes.batch * kept));
     buffer.entry.token = buffer.entry.sequence;
     buffer.entry.sequence *= kept;
     add(buffer, symbol->name + " snapshots");
@@ -354,7 +396,8 @@ Values Emulation::run(const CompiledLayer &code) {
   args.heads = uint32_t(H);
   args.tokens = uint32_t(data.sizes.tokens);
   if (kept)
-    args.snapshot_every = uint32_t(placing.snapshotEvery / placing.chunk);
+    args.snapshot_every =
+        uint32_t(placing.snapshotEvery / std::max<int64_t>(placing.chunk, 1));
   const int64_t P = placing.segments;
   args.segments = uint32_t(P);
   args.flags = placing.wideIndices ? PLUM_GPU_CU64 | PLUM_GPU_SLOTS64 : 0;
@@ -369,7 +412,8 @@ Values Emulation::run(const CompiledLayer &code) {
   if (code.blobBytes) {
     args.blobs = memory.allocate(
         "blobs", uint64_t(std::max<int64_t>(chunks * H, 1) * code.blobBytes));
-    args.chunk_offsets = memory.allocate("chunk_offsets", uint64_t(N + 1) * 4);
+    args.chunk_offsets =
+        memory.allocate("chunk_offsets", 2 * uint64_t(N + 1) * 4);
   }
   if (P > 1)
     args.segment_states = memory.allocate(
@@ -420,19 +464,8 @@ Values Emulation::run(const CompiledLayer &code) {
           for (int64_t v = 0; v < tensor.shape[3]; ++v)
             tensor.at(n, h, k, v) = final[i].get(stateAt(
                 final[i], slotOf(n), h, isVector ? v : k, isVector ? 0 : v));
-    for (int64_t m = 0; m < kept; ++m) {
-      Tensor &then = values[state.name + "@" +
-                            std::to_string((m + 1) * placing.snapshotEvery)];
-      then = tensor;
-      Buffer &buffer = snapshots[i];
-      for (int64_t n = 0; n < N; ++n)
-        for (int64_t h = 0; h < H; ++h)
-          for (int64_t k = 0; k < tensor.shape[2]; ++k)
-            for (int64_t v = 0; v < tensor.shape[3]; ++v)
-              then.at(n, h, k, v) = buffer.get(
-                  stateAt(buffer, n, h, isVector ? v : k, isVector ? 0 : v) +
-                  m * buffer.entry.token);
-    }
+    if (kept)
+      getSnapshots(snapshots[i], state, values);
     values[state.name] = std::move(tensor);
     if (!placing.slots.empty())
       expectUntouched(initial[i], final[i], state);
@@ -490,10 +523,17 @@ void test::expectEmulated(const Data &data, const Placing &placing,
       for (double value : x.values)
         EXPECT_EQ(value, clean.get(0)) << where << "an output of padding";
     }
-    for (const Symbol *state : ast.states)
-      if (!padding)
-        expectR(slice(got.at(state->name), 0, n, n + 1),
-                slice(truth.at(state->name), 0, n, n + 1), stateR,
-                where + state->name);
+    for (const Symbol *state : ast.states) {
+      auto check = [&](const std::string &name) {
+        expectR(slice(got.at(name), 0, n, n + 1),
+                slice(truth.at(name), 0, n, n + 1), stateR, where + name);
+      };
+      if (padding)
+        continue;
+      check(state->name);
+      const int64_t every = placing.snapshotEvery;
+      for (int64_t t = every; every && t <= data.length(n); t += every)
+        check(state->name + '@' + std::to_string(t));
+    }
   }
 }

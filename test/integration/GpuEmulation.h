@@ -35,15 +35,16 @@ struct Placing {
   uint64_t seed = 0;      ///< Of the warps' interleaving.
 };
 
-/// Outputs and final states; what a padding row has is left as it was. Empty,
-/// with a test failure, when the kernel does not compile or is found wrong.
+/// Outputs, final states and, as S@64, snapshots, NaN where a sequence is
+/// shorter; what a padding row has is left as it was. Empty, with a test
+/// failure, when the kernel does not compile or is found wrong.
 Values emulate(const Layer &layer, const Data &data,
                const Placing &placing = {});
 
 /// The error that refuses a layer; empty, with a test failure, if none does.
 std::string refused(const Layer &layer);
 
-/// R of every sequence's states and outputs that is not padding.
+/// R of every sequence's states, outputs and snapshots that is not padding.
 void expectEmulated(const Data &data, const Placing &placing, const Values &got,
                     const Values &truth, double stateR, double outputR,
                     const std::string &what);

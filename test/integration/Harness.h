@@ -135,6 +135,10 @@ public:
   int64_t sequences() const {
     return cuSeqlens.empty() ? sizes.batch : int64_t(cuSeqlens.size()) - 1;
   }
+  int64_t length(int64_t n) const {
+    return cuSeqlens.empty() ? sizes.tokens
+                             : cuSeqlens[size_t(n) + 1] - cuSeqlens[size_t(n)];
+  }
 
   const Layer *layer;
   Sizes sizes;

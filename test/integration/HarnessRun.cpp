@@ -127,9 +127,9 @@ Values test::reference(const Layer &layer, const Data &data,
     std::sort(stops.begin(), stops.end());
     int64_t done = 0;
     for (int64_t stop : stops) {
-      run.advance(done, stop, values);
+      run.advance(done, std::min(stop, length), values);
       run.keep('@' + std::to_string(stop), values);
-      done = stop;
+      done = std::min(stop, length);
     }
     run.advance(done, length, values);
     run.keep("", values);

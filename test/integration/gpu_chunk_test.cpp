@@ -130,6 +130,29 @@ TEST_P(GpuChunk, StatesInBetween) {
   }
 }
 
+// Empty sequences, and those around the chunk; of padding there are none, and
+// places that are nobody's stay as they are.
+TEST_P(GpuChunk, StatesInBetweenOfPacked) {
+  Layer &layer = Layer::get(shippedSpec(GetParam(), {}));
+  const int64_t C = GetParam() == "deltaproduct" ? 32 : 64;
+  std::vector<int64_t> offsets{0};
+  for (int64_t length : {0L, 1L, C - 1, C, C + 1, 0L, 2 * C, 3 * C + 5, C, 0L})
+    offsets.push_back(offsets.back() + length);
+  Data data = activations(layer, {1, offsets.back() + 3, 1}, 16, true, offsets);
+  Values truth = reference(layer, data, {C, 2 * C, 3 * C});
+  for (int64_t segments : {1, 3}) {
+    Placing placing;
+    placing.chunk = C;
+    placing.segments = segments;
+    placing.snapshotEvery = segments == 1 ? C : 2 * C;
+    placing.wideIndices = segments == 1;
+    if (segments == 1)
+      placing.slots = {3, 0, 4, 9, -1, 5, 6, 7, 1, 8};
+    expectEmulated(data, placing, emulate(layer, data, placing), truth, 5e-3,
+                   5e-3, GetParam() + " P " + std::to_string(segments));
+  }
+}
+
 TEST_P(GpuChunk, ManyShort) { check({GetParam()}, {3, 2, 30}, 13, false); }
 
 // Segments of several lengths; with P = 2 nothing is left to combine, and of

@@ -122,6 +122,38 @@ TEST_P(ShippedSteps, PackedSequences) {
   }
 }
 
+// Of a batch, where padding keeps its place; and of more packed sequences than
+// a warp has lanes, where it has none.
+TEST_P(ShippedSteps, Snapshots) {
+  Layer &layer = this->layer(32, 20);
+  Data batch = realistic(layer, {.batch = 3, .tokens = 5, .heads = 2}, 36);
+  Placing placing{.snapshotEvery = 2, .slots = {2, -1, 0}};
+  expectEmulated(batch, placing, emulate(layer, batch, placing),
+                 reference(layer, batch, {2, 4}), kStateR, kOutputR, "batch");
+
+  std::vector<int64_t> offsets{0}, slots;
+  for (int64_t n = 0; n < 70; ++n) {
+    offsets.push_back(offsets.back() + (n * n) % 4 + (n == 40 ? 2 : 0));
+    slots.push_back(n % 11 == 5 ? -1 : (n + 3) % 70);
+  }
+  Data packed =
+      realistic(layer, {.batch = 1, .tokens = offsets.back(), .heads = 1}, 37);
+  packed.pack(offsets);
+  for (const frontend::Symbol *state : layer.ast().states)
+    packed.fill(state->name, [&](int64_t i) {
+      return 1 + std::abs(portableNormal(38, 5, uint32_t(i)));
+    });
+  for (int64_t every : {1, 2}) {
+    Placing placing{.snapshotEvery = every,
+                    .columnMajor = every == 2,
+                    .slots = every == 1 ? slots : std::vector<int64_t>{},
+                    .wideIndices = every == 2};
+    expectEmulated(packed, placing, emulate(layer, packed, placing),
+                   reference(layer, packed, {1, 2, 3}), kStateR, kOutputR,
+                   "packed, every " + std::to_string(every));
+  }
+}
+
 TEST_P(ShippedSteps, BitsDoNotDependOnTheBatch) {
   Layer &layer = this->layer(64, 64);
   Data data = realistic(layer, {.batch = 4, .tokens = 2, .heads = 2}, 35);

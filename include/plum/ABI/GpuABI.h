@@ -10,8 +10,13 @@
  *
  * Work is cut into chunks. A batch without cu_seqlens has ceil(tokens / C)
  * chunks for each sequence; a packed one is counted on the device by the
- * `index` kernel, into chunk_offsets[N + 1], so that the host never reads
+ * `index` kernel, into chunk_offsets[0][N + 1], so that the host never reads
  * cu_seqlens and a captured graph serves new ones.
+ *
+ * Snapshots of sequence n of a batch begin at n * `sequence` bytes; those of
+ * packed sequences follow each other, and rows of padding have none. Before
+ * sequence n lie as many as `index` left in chunk_offsets[1][n]; step kernels
+ * add them up themselves.
  *
  *===----------------------------------------------------------------------===*/
 
@@ -24,8 +29,8 @@
 extern "C" {
 #endif
 
-/* Bumped when a struct below changes. Written to manifest.json. */
-#define PLUM_GPU_ABI 1
+/* Bumped when what is below changes. Written to manifest.json. */
+#define PLUM_GPU_ABI 2
 
 #define PLUM_GPU_MAX_TENSORS 32
 
@@ -60,14 +65,15 @@ typedef struct plum_gpu_args {
   uint64_t workspace;  /* 0:  256-byte aligned */
   uint64_t cu_seqlens; /* 8:  [N + 1], or 0 for a batch */
   uint64_t slots;      /* 16: [N] slots of the state pool, or 0: slot n = n */
-  uint64_t chunk_offsets;  /* 24: int32 [N + 1] in the workspace, packed only */
+  uint64_t chunk_offsets;  /* 24: int32 [2][N + 1] in the workspace, packed
+                              only */
   uint32_t sequences;      /* 32: N */
   uint32_t tokens;         /* 36: T of a batch; of a packed run, rows in all */
   uint32_t heads;          /* 40: H of the layer (states and outputs) */
   uint32_t chunks;         /* 44: chunks of a sequence; packed: an upper bound
                               for all sequences together */
   uint32_t segments;       /* 48: P >= 1 parts that a sequence is split into */
-  uint32_t snapshot_every; /* 52: chunks between snapshots, 0: none */
+  uint32_t snapshot_every; /* 52: chunks (or steps) between them; 0: none */
   uint32_t flags;          /* 56 */
   uint32_t reserved;       /* 60 */
   uint64_t segment_states; /* 64: f32 scratch of the split, 0 when P = 1 */

@@ -51,8 +51,9 @@ void StepEmitter::placeShared() {
       sizes[source] = std::max(sizes[source], split.runs * split.rows * 4);
   }
   rowsPlace = sharedTop;
-  sharedTop += StepMemory::kRowBytes *
-               (count(Role::Param) + count(Role::Input) + graph.outputs.size());
+  sharedTop +=
+      StepMemory::kRowBytes * (count(Role::Param) + count(Role::Input) +
+                               count(Role::State) + graph.outputs.size());
   for (auto [index, size] : sizes) {
     places[index] = sharedTop;
     sharedTop += llvm::alignTo(size, 16);
@@ -363,6 +364,7 @@ Values StepEmitter::token(Value index, ValueRange states) {
   }
   round = graph.rounds;
   finishToken(index);
+  keepStates(index);
   Values next;
   for (Index state : graph.states)
     next.append(held(state).begin(), held(state).end());
@@ -383,6 +385,20 @@ void StepEmitter::finishToken(Value index) {
   }
   if (needsLastBarrier)
     b.barrier(int64_t(0), shape.threads);
+}
+
+/// The states after the token, where the run wants them.
+void StepEmitter::keepStates(Value index) {
+  auto states = layer.argumentsOf(Role::State);
+  const int64_t rows =
+      count(Role::Param) + count(Role::Input) + graph.outputs.size();
+  memory.ifSnapshot(index, [&](Value number) {
+    for (auto [i, state] : llvm::enumerate(states)) {
+      StateSplit split = shape.state(cast<StateType>(state.getType()));
+      memory.storeSnapshot(held(graph.states[i]), rows + 2 * states.size() + i,
+                           rows + i, split, number);
+    }
+  });
 }
 
 LogicalResult StepEmitter::run() {

@@ -69,6 +69,7 @@ private:
   Values loadStates();
   Values token(Value index, mlir::ValueRange states);
   void finishToken(Value index);
+  void keepStates(Value index);
 
   static int64_t lengthOf(Value row) {
     return llvm::cast<mlir::VectorType>(row.getType()).getNumElements();

@@ -10,6 +10,8 @@
 // the row's end and replaced by zero, so that loads need no branches; they are
 // never written.
 //
+// Files: StepMemory (places and rows), StepStates (states and snapshots).
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLUM_LIB_CONVERSION_GPU_STEPMEMORY_H
@@ -56,14 +58,17 @@ public:
   Value tokens() { return tokenCount; }
 
   //===--- Rows -----------------------------------------------------------===//
-  /// Finds this head's rows of params, inputs and outputs, a thread for each
-  /// tensor, and leaves their places in shared memory, from `place` on,
-  /// kRowBytes each: in registers all of them would cost as much as a state.
+  /// Finds this head's rows of params, inputs, outputs and snapshots, a thread
+  /// for each tensor, and leaves their places in shared memory, from `place`
+  /// on, kRowBytes each: in registers all of them would cost as much as a
+  /// state.
   void findRows(int64_t params, int64_t inputs, int64_t states, int64_t outputs,
                 int64_t place);
   static constexpr int64_t kRowBytes = 16;
   /// The row of a token; `row` counts params, inputs and outputs.
-  Value rowOf(int64_t row, Value token);
+  Value rowOf(int64_t row, Value token) {
+    return b.global(addressOf(row, token));
+  }
   Value loadScalar(mlir::Type stored, Value row);
   Values loadFull(mlir::Type stored, Value row);
   Values loadSlice(mlir::Type stored, Value row);
@@ -75,12 +80,20 @@ public:
   Values loadState(int64_t tensor, const StateSplit &split);
   void storeState(llvm::ArrayRef<Value> values, int64_t tensor,
                   const StateSplit &split);
+  /// Runs `body` with the number of the snapshot after token `index`, if the
+  /// run wants one there. `row` counts on behind the outputs.
+  void ifSnapshot(Value index, llvm::function_ref<void(Value)> body);
+  void storeSnapshot(llvm::ArrayRef<Value> values, int64_t tensor, int64_t row,
+                     const StateSplit &split, Value number);
 
 private:
   struct StatePlace {
     Value base, row, column, isF32;
   };
   Value field(int64_t tensor, int64_t offset, mlir::Type type);
+  Value slotOf(Value row);
+  Value addressOf(int64_t row, Value token);
+  Value snapshotsBefore();
   Value wide(Value array, Value index, uint32_t flag);
   Value element(mlir::Type stored, Value row, Value index);
   void storeElement(Value value, mlir::Type stored, Value row, Value index);
@@ -94,7 +107,9 @@ private:
     int64_t down() const { return four == AlongRows ? 4 : 1; }
     int64_t across() const { return four == AlongColumns ? 4 : 1; }
   };
+  /// Of the sequence's state, and at an address.
   StatePlace statePlace(int64_t tensor);
+  StatePlace statePlace(int64_t tensor, Value base);
   Values withAccess(const StatePlace &place, const StateSplit &split,
                     mlir::TypeRange types,
                     llvm::function_ref<Values(Access)> body,
@@ -103,6 +118,9 @@ private:
   Value stateElement(const StatePlace &place, const StateSplit &split,
                      int64_t i, int64_t j, Access access);
   Value hasElement(const StateSplit &split, int64_t i, int64_t j);
+  Value isThere(int64_t tensor);
+  void store(llvm::ArrayRef<Value> values, const StatePlace &place,
+             const StateSplit &split);
   Values loadElements(Value pointer, Access access);
   void storeElements(llvm::ArrayRef<Value> values, Value pointer,
                      Access access);

@@ -153,6 +153,7 @@ private:
   /// After a chunk: the state as it is then, where the run wants it.
   void storeSnapshot(llvm::StringRef state, llvm::ArrayRef<Value> v,
                      bool vector);
+  Value snapshotsBefore();
   void writeMatrix(llvm::StringRef name, Value base, llvm::ArrayRef<Value> v);
   void writeVector(llvm::StringRef name, Value base, llvm::ArrayRef<Value> v);
   void keepState(tile::KeepStateOp op);
@@ -282,6 +283,7 @@ private:
   Value head, sequence, inputSequence,
       firstToken;           ///< firstToken: of the chunk
                             ///< or the sequence, in rows.
+  Value sequenceNumber;     ///< Among the run's, where `sequence` is a slot.
   Value startsSequence;     ///< i1: this is its first chunk (prepare).
   Value rows;               ///< Tokens of this chunk that are there.
   Value blob;               ///< ptr<1> of the first chunk's blob.

@@ -234,7 +234,9 @@ void TileEmitter::coordinatesPrepare(function_ref<void()> body) {
   Value number = p.add(p.mul(p.toI64(chunk), p.toI64(heads)), p.toI64(head));
   blob = p.global(p.add(blobs, p.mul(number, p.i64(kernel.getBlob()))));
   slice = p.i32(0);
-  p.ifThen(p.lt(p.i32(0), rows), body);
+  // Rows of padding keep even those outputs that need no state.
+  Value works = p.ge(slotOf(p, sequence), p.i32(0));
+  p.ifThen(p.both(works, p.lt(p.i32(0), rows)), body);
 }
 
 void TileEmitter::coordinatesScan(function_ref<void()> body) {
@@ -275,6 +277,7 @@ void TileEmitter::coordinatesScan(function_ref<void()> body) {
   blobStep = p.mul(p.toI64(heads), p.i64(kernel.getBlob()));
   coordinatesSegment(part);
   // The pool's slot, or a row that is padding and leaves everything alone.
+  sequenceNumber = sequence;
   sequence = slotOf(p, sequence);
   Value works = p.ge(sequence, p.i32(0));
   if (scratch.diagonal && summary) // Nobody follows the identity.

@@ -190,6 +190,23 @@ void TileEmitter::writeMatrix(StringRef name, Value base, ArrayRef<Value> v) {
       [&] { return stores(false); }, [&] { return stores(true); });
 }
 
+/// Those of the packed sequences before this one.
+Value TileEmitter::snapshotsBefore() {
+  Type i32 = p.getI32Type(), i64 = p.getI64Type();
+  Value cu = p.argument(int64_t(offsetof(plum_gpu_args, cu_seqlens)), i64);
+  return p.ifElse(
+      p.cmp(arith::CmpIPredicate::ne, cu, p.i64(0)), i32,
+      [&]() -> Values {
+        Value offsets =
+            p.argument(int64_t(offsetof(plum_gpu_args, chunk_offsets)), i64);
+        Value count =
+            p.argument(int64_t(offsetof(plum_gpu_args, sequences)), i32);
+        Value i = p.add(p.add(count, 1), sequenceNumber);
+        return {p.load(i32, p.global(p.add(offsets, p.shl(p.toI64(i), 2))))};
+      },
+      [&]() -> Values { return {p.i32(0)}; })[0];
+}
+
 void TileEmitter::storeSnapshot(StringRef state, ArrayRef<Value> v,
                                 bool vector) {
   std::string name = (state + ".snapshot").str();
@@ -207,8 +224,8 @@ void TileEmitter::storeSnapshot(StringRef state, ArrayRef<Value> v,
     p.ifThen(p.eq(p.mul(number, every), done), [&] {
       // By the sequence's number: only states before and after have slots.
       Value base = stateAddress(name, inputSequence);
-      base = p.add(base, p.mul(p.toI64(p.sub(number, p.i32(1))),
-                               field64(name, FIELD(token))));
+      Value place = p.add(snapshotsBefore(), p.sub(number, p.i32(1)));
+      base = p.add(base, p.mul(p.toI64(place), field64(name, FIELD(token))));
       if (vector)
         writeVector(name, base, v);
       else
@@ -259,15 +276,21 @@ void TileEmitter::loadVectorState(tile::LoadStateOp op) {
   StringRef name = op.getName();
   Value segments =
       p.argument(int64_t(offsetof(plum_gpu_args, segments)), p.getI32Type());
-  // Threads beyond the vector read its last element.
+  // Threads beyond the vector read its last element; of the initial state none:
+  // where there are no chunks, another warp may already write it as the final.
   auto place = [&](int64_t i) {
     return p.minimum(elementIndex(LayoutKind::Linear, i), p.i32(scratch.K - 1));
   };
   auto initial = [&] {
     Values out;
     Value base = stateAddress(name, sequence);
-    for (int64_t i = 0; i < count; ++i)
-      out.push_back(loadStateElement(name, base, place(i)));
+    for (int64_t i = 0; i < count; ++i) {
+      Value index = elementIndex(LayoutKind::Linear, i);
+      out.push_back(p.ifElse(
+          p.lt(index, p.i32(scratch.K)), p.getF32Type(),
+          [&]() -> Values { return {loadStateElement(name, base, index)}; },
+          [&]() -> Values { return {p.f32(0)}; })[0]);
+    }
     return out;
   };
   auto zeros = [&] { return Values(count, p.f32(0)); };

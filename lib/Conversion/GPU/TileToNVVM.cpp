@@ -4,7 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // One llvm.func for each tile.kernel, and beside them the kernels that need no
-// tiles: `index`, which counts the chunks of packed sequences, and `combine`.
+// tiles: `index`, which counts the chunks and snapshots of packed sequences,
+// and `combine`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,37 +31,54 @@ using namespace plum::gpu;
 
 #define ARG(NAME) int64_t(offsetof(plum_gpu_args, NAME))
 
-/// chunk_offsets[i] = chunks of the sequences before i, by one warp.
-static KernelShape emitIndex(Ptx &p, int64_t C) {
+/// sums[i] = what the sequences before i have, for i up to `count`, by one
+/// warp.
+static void emitSums(Ptx &p, Value count, Value sums,
+                     function_ref<Value(Value)> ofSequence) {
   Type i32 = p.getI32Type();
   Value lane = p.tid();
-  Value count = p.argument(ARG(sequences), i32);
-  Value cu = p.argument(ARG(cu_seqlens), p.getI64Type());
-  Value offsets = p.argument(ARG(chunk_offsets), p.getI64Type());
-  Value flags = p.argument(ARG(flags), i32);
   p.loop(p.i32(0), p.add(count, 1), 32, ValueRange{p.i32(0)},
          [&](Value base, ValueRange state) -> Values {
            Value i = p.add(base, lane);
-           Value chunks = p.ifElse(
-               p.lt(i, count), i32,
-               [&]() -> Values {
-                 Value n = p.sub(sequenceStart(p, cu, flags, p.add(i, 1)),
-                                 sequenceStart(p, cu, flags, i));
-                 return {p.divu(p.add(n, C - 1), C)};
-               },
+           Value own = p.ifElse(
+               p.lt(i, count), i32, [&]() -> Values { return {ofSequence(i)}; },
                [&]() -> Values { return {p.i32(0)}; })[0];
-           Value sum = chunks;
+           Value sum = own;
            for (int64_t d : {1, 2, 4, 8, 16}) {
              Value up = p.shuffleUp(sum, d);
              sum = p.select(p.ge(lane, p.i32(d)), p.add(sum, up), sum);
            }
-           Value before = p.add(state[0], p.sub(sum, chunks));
+           Value before = p.add(state[0], p.sub(sum, own));
            p.ifThen(p.ge(count, i), [&] {
-             p.store(before, p.global(p.add(offsets, p.shl(p.toI64(i), 2))));
+             p.store(before, p.global(p.add(sums, p.shl(p.toI64(i), 2))));
            });
            p.syncWarp();
            return {p.add(state[0], p.shuffleIndex(sum, p.i32(31)))};
          });
+}
+
+/// chunk_offsets: the chunks and, where the run wants them, the snapshots of
+/// the sequences before each.
+static KernelShape emitIndex(Ptx &p, int64_t C) {
+  Type i32 = p.getI32Type();
+  Value count = p.argument(ARG(sequences), i32);
+  Value cu = p.argument(ARG(cu_seqlens), p.getI64Type());
+  Value flags = p.argument(ARG(flags), i32);
+  Value offsets = p.argument(ARG(chunk_offsets), p.getI64Type());
+  auto length = [&](Value i) {
+    return p.sub(sequenceStart(p, cu, flags, p.add(i, 1)),
+                 sequenceStart(p, cu, flags, i));
+  };
+  emitSums(p, count, offsets,
+           [&](Value i) { return p.divu(p.add(length(i), C - 1), C); });
+  Value every = p.argument(ARG(snapshot_every), i32);
+  p.ifThen(p.lt(p.i32(0), every), [&] {
+    Value second = p.add(offsets, p.shl(p.toI64(p.add(count, 1)), 2));
+    emitSums(p, count, second, [&](Value i) {
+      Value number = p.divu(p.divu(length(i), p.i32(C)), every);
+      return p.select(p.ge(slotOf(p, i), p.i32(0)), number, p.i32(0));
+    });
+  });
   KernelShape shape;
   shape.threads = 32;
   return shape;

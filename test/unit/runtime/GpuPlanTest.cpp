@@ -131,8 +131,8 @@ TEST_F(GpuPlanTest, WorkspaceSections) {
   EXPECT_EQ(sections({3, 33, 5, false}, 1), (List{0, 0, 14592, 14592}));
   // 3 * 5 * 2 * 192 B = 5760, rounded to 5888.
   EXPECT_EQ(sections({3, 33, 5, false}, 2), (List{0, 0, 14592, 20480}));
-  // 65 offsets of 4 B = 260, rounded to 512; (33 / 16 + 64) * 320 = 21120.
-  EXPECT_EQ(sections({64, 33, 1, true}, 1), (List{0, 512, 21760, 21760}));
+  // 2 * 65 offsets of 4 B = 520, rounded to 768; (33 / 16 + 64) * 320 = 21120.
+  EXPECT_EQ(sections({64, 33, 1, true}, 1), (List{0, 768, 22016, 22016}));
   EXPECT_EQ(sections({0, 0, 1, false}, 1), (List{0, 0, 0, 0}));
   // 66,560 B a chunk of 64: 262,144 rows of 96 heads pass 2^32.
   manifest.kernels[2].blobBytes = 66560;
@@ -250,6 +250,31 @@ TEST_F(GpuPlanTest, ArgumentsOfAPackedPool) {
   EXPECT_EQ(made->args.flags, 0u);
 }
 
+TEST_F(GpuPlanTest, SnapshotsOfPackedSequences) {
+  RunArgs args = shapes(1, 50, 2, 4);
+  args.cuSeqlens = indices(5);
+  auto made = [&](int64_t every, int64_t room, Form form) {
+    args.snapshotEvery = every;
+    args.snapshots = {TensorView::dense(nullptr, DType::F32, room, 2, K, V),
+                      TensorView::dense(nullptr, DType::F32, room, 2, 1, K)};
+    Result<LaunchPlan> plan = planLaunch(manifest, args, {.form = form}, 1);
+    EXPECT_TRUE(plan) << plan.error().str();
+    EXPECT_EQ(plan->args.tensors[11].token, 2 * K * V * 4);
+    EXPECT_TRUE(plan->slots[11].given);
+    return plan->args.snapshot_every;
+  };
+  EXPECT_EQ(made(16, 3, Form::Chunk), 1u);
+  EXPECT_EQ(made(32, 9, Form::Chunk), 2u); // More room than is needed.
+  EXPECT_EQ(made(5, 10, Form::Step), 5u);
+  EXPECT_EQ(made(int64_t(1) << 36, 1, Form::Chunk), 0u); // There are none.
+  made(16, 3, Form::Chunk);
+  args.snapshots[1].shape[0] = 2;
+  EXPECT_EQ(plan(args).substr(0, 48),
+            "error: there is room for 2 snapshots of state 'z");
+  args.snapshots.clear(); // Not wanted.
+  EXPECT_EQ(plan(args), "index 1; prepare 14; scan 16");
+}
+
 TEST_F(GpuPlanTest, RowsMustBeAligned) {
   // A scalar's column and a row of 6 bytes may lie anywhere.
   RunArgs args = shapes(1, 40, 2);
@@ -276,11 +301,14 @@ TEST_F(GpuPlanTest, WhatCannotRunIsSaid) {
   args.snapshots = {TensorView::dense(nullptr, DType::F32, 1, 2, K, V),
                     TensorView::dense(nullptr, DType::F32, 1, 2, 1, K)};
   EXPECT_EQ(plan(args), "error: states every 24 tokens, expected a multiple of "
-                        "the chunk, 16");
+                        "the chunk, 16\nnote: step kernels keep states after "
+                        "any number of tokens");
   args.cuSeqlens = indices(2);
+  args.snapshotEvery = 16;
   EXPECT_EQ(plan(args),
-            "error: snapshots of packed sequences are not made on a GPU\nnote: "
-            "give the sequences as a batch, or the run in pieces");
+            "error: there is room for 1 snapshots of state 'S', expected at "
+            "least 2\nnote: packed sequences of 40 tokens have at most T / 16; "
+            "how many, only the GPU knows");
   args.snapshotEvery = 0;
   manifest.kernels.erase(manifest.kernels.begin() + 1);
   EXPECT_EQ(plan(args),

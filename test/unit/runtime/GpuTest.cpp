@@ -323,27 +323,26 @@ TEST_F(GpuTest, RunsPackedSequencesFromAPool) {
   EXPECT_STREQ(fake->launches[0].symbol, "plum_toy_index");
 }
 
-TEST_F(GpuTest, SnapshotsComeFromChunks) {
+TEST_F(GpuTest, SnapshotsOfABatchPool) {
   Opened opened(dir / "toy");
-  GpuOptions steps;
-  steps.form = Form::Step;
-  for (int64_t tokens : {1, 100}) {
-    ToyTensors x(1, tokens, 2);
-    std::vector<float> S(6 * 2 * K * V), z(6 * 2 * K);
-    RunArgs args = x.args(1);
-    args.snapshotEvery = 16;
-    args.snapshots = {
-        TensorView::dense(S.data(), DType::F32, tokens / 16, 2, K, V),
-        TensorView::dense(z.data(), DType::F32, tokens / 16, 2, 1, K)};
-    Status status = opened.runner->run(args, steps);
-    if (tokens == 1) { // There are none.
-      EXPECT_TRUE(status) << status.error().str();
-      continue;
-    }
-    ASSERT_FALSE(status);
-    EXPECT_NE(status.error().str().find("this run takes steps"),
-              std::string::npos);
-  }
+  ToyTensors x(3, 20, 2), y(3, 20, 2);
+  std::vector<int32_t> slots{2, -1, 0};
+  std::vector<float> S(4 * 2 * K * V), z(4 * 2 * K);
+  RunArgs args = x.args(3);
+  std::fill(x.S.begin(), x.S.end(), 0.0f);
+  std::fill(x.z.begin(), x.z.end(), 0.0f);
+  args.initialStates = args.finalStates;
+  args.slots = {slots.data(), DType::I32, 3};
+  args.snapshotEvery = 7;
+  args.snapshots = {TensorView::dense(S.data(), DType::F32, 4, 2, K, V),
+                    TensorView::dense(z.data(), DType::F32, 4, 2, 1, K)};
+  Status status = opened.runner->run(args, {.form = Form::Step});
+  ASSERT_TRUE(status) << status.error().str();
+  // Padding has none, so the fourth is the last sequence's after 14 tokens.
+  std::vector<double> state(K * V), norm(K), o(y.o.size()), n(y.n.size());
+  toyRecurrence(y, 2, 0, 14, 1, state, norm, o, n);
+  for (size_t i = 0; i < K; ++i)
+    EXPECT_NEAR(z[(3 * 2 + 1) * K + i], norm[i], 1e-4);
 }
 
 TEST_F(GpuTest, SnapshotsOfSequencesOfAnyLength) {

@@ -441,6 +441,30 @@ static void move(const plum_gpu_args *args, int tensor, int64_t slot,
     }
 }
 
+/* Of packed sequence i; none if it is padding. */
+static int64_t snapshotsOf(const plum_gpu_args *args, int64_t chunk,
+                           int64_t i) {
+  int wide = (args->flags & PLUM_GPU_CU64) != 0;
+  if (args->slots &&
+      integer(args->slots, i, args->flags & PLUM_GPU_SLOTS64) < 0)
+    return 0;
+  return (integer(args->cu_seqlens, i + 1, wide) -
+          integer(args->cu_seqlens, i, wide)) /
+         (args->snapshot_every * chunk);
+}
+
+/* Scans read what `index` left, steps count. */
+static int64_t snapshotsBefore(const plum_gpu_args *args, int64_t chunk,
+                               int64_t i) {
+  if (chunk > 1)
+    return ((const int32_t *)(uintptr_t)
+                args->chunk_offsets)[args->sequences + 1 + i];
+  int64_t sum = 0;
+  for (int64_t n = 0; n < i; ++n)
+    sum += snapshotsOf(args, chunk, n);
+  return sum;
+}
+
 static void toy(const plum_gpu_args *args, int64_t chunk) {
   int packed = args->cu_seqlens != 0;
   int64_t every = args->snapshot_every * chunk;
@@ -479,8 +503,9 @@ static void toy(const plum_gpu_args *args, int64_t chunk) {
         *(float *)row(args, n, batch, t, h) = norm;
         int64_t done = t - begin + 1;
         if (every > 0 && done % every == 0) {
-          move(args, SEvery, batch, done / every - 1, h, S, K, V, 1);
-          move(args, zEvery, batch, done / every - 1, h, z, K, 1, 1);
+          int64_t before = packed ? snapshotsBefore(args, chunk, i) : 0;
+          move(args, SEvery, batch, before + done / every - 1, h, S, K, V, 1);
+          move(args, zEvery, batch, before + done / every - 1, h, z, K, 1, 1);
         }
       }
       move(args, S1, slot, 0, h, S, K, V, 1);
@@ -489,7 +514,7 @@ static void toy(const plum_gpu_args *args, int64_t chunk) {
   }
 }
 
-/* Counts chunks of 16, as the kernel of that role does. */
+/* Counts chunks of 16, and snapshots, as the kernel of that role does. */
 static void countChunks(const plum_gpu_args *args) {
   int32_t *offsets = (int32_t *)(uintptr_t)args->chunk_offsets;
   int wide = (args->flags & PLUM_GPU_CU64) != 0;
@@ -499,6 +524,10 @@ static void countChunks(const plum_gpu_args *args) {
         offsets[i] + (int32_t)((integer(args->cu_seqlens, i + 1, wide) -
                                 integer(args->cu_seqlens, i, wide) + 15) /
                                16);
+  int32_t *second = offsets + args->sequences + 1;
+  second[0] = 0;
+  for (int64_t i = 0; i < args->sequences && args->snapshot_every; ++i)
+    second[i + 1] = second[i] + (int32_t)snapshotsOf(args, 16, i);
 }
 
 static void execute(const fake_launch *launch) {
