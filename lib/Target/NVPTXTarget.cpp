@@ -9,6 +9,9 @@
 // no unrolling, no hoisting out of loops, no vectoriser. ptxas is told to leave
 // the loops alone as well.
 //
+// Kernels know nothing of each other, so each is compiled on its own, by as
+// many threads as there are.
+//
 // Two things MLIR leaves undone are done on the LLVM IR: inline assembly that
 // more than one thread takes part in becomes convergent, and loops say that
 // they do not want to be unrolled.
@@ -23,11 +26,14 @@
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
 #include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Threading.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm-c/Target.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
@@ -54,25 +60,58 @@ void plum::registerNVPTXTranslations(mlir::DialectRegistry &registry) {
 // MLIR
 //===----------------------------------------------------------------------===//
 
-/// Down to the llvm dialect.
-static Status lower(mlir::ModuleOp module) {
-  mlir::PassManager pm(module.getContext());
+namespace {
+/// Threads of a context, while they are wanted.
+class Threads {
+public:
+  explicit Threads(mlir::MLIRContext &context)
+      : context(context), off(!context.isMultithreadingEnabled()) {
+    if (off)
+      context.enableMultithreading();
+  }
+  ~Threads() {
+    if (off)
+      context.disableMultithreading();
+  }
+
+private:
+  mlir::MLIRContext &context;
+  const bool off;
+};
+} // namespace
+
+/// A module for each kernel, with what lies outside of kernels, in a module.
+static mlir::OwningOpRef<mlir::ModuleOp> split(mlir::ModuleOp module) {
+  std::vector<mlir::Operation *> kernels, others;
+  for (mlir::Operation &op : *module.getBody()) {
+    auto function = llvm::dyn_cast<mlir::LLVM::LLVMFuncOp>(op);
+    (function && !function.isExternal() ? kernels : others).push_back(&op);
+  }
+  if (kernels.empty())
+    kernels.push_back(nullptr);
+  auto all = mlir::ModuleOp::create(module.getLoc());
+  for (mlir::Operation *kernel : kernels) {
+    auto part = mlir::ModuleOp::create(module.getLoc());
+    part->setAttrs(module->getAttrDictionary());
+    for (mlir::Operation *op : others)
+      part.push_back(op->clone());
+    if (kernel)
+      part.push_back(kernel->clone());
+    all.push_back(part);
+  }
+  return all;
+}
+
+/// Each module in `modules` down to the llvm dialect.
+static mlir::LogicalResult lower(mlir::ModuleOp modules) {
+  mlir::PassManager all(modules.getContext());
+  mlir::OpPassManager &pm = all.nest<mlir::ModuleOp>();
   pm.addPass(mlir::createSCFToControlFlowPass());
   pm.addPass(mlir::createArithToLLVMConversionPass());
   pm.addPass(mlir::createConvertControlFlowToLLVMPass());
   pm.addPass(mlir::createConvertNVVMToLLVMPass());
   pm.addPass(mlir::createReconcileUnrealizedCastsPass());
-  std::string messages;
-  mlir::ScopedDiagnosticHandler handler(
-      module.getContext(), [&](mlir::Diagnostic &diag) {
-        if (diag.getSeverity() == mlir::DiagnosticSeverity::Error)
-          messages += (messages.empty() ? "" : "; ") + diag.str();
-        return mlir::success();
-      });
-  if (mlir::failed(pm.run(module)))
-    return Error{
-        "", "the kernels cannot be lowered to LLVM IR: " + messages, {}};
-  return Status::ok();
+  return all.run(modules);
 }
 
 //===----------------------------------------------------------------------===//
@@ -157,6 +196,7 @@ struct Translation {
 };
 } // namespace
 
+/// Of a module of the llvm dialect.
 static Result<Translation> translate(mlir::ModuleOp module,
                                      const GpuChip &chip) {
   Translation result;
@@ -164,9 +204,6 @@ static Result<Translation> translate(mlir::ModuleOp module,
   if (!machine)
     return machine.error();
   result.machine = std::move(*machine);
-  mlir::OwningOpRef<mlir::ModuleOp> copy(module.clone());
-  if (Status status = lower(*copy); !status)
-    return status.error();
   result.context = std::make_unique<llvm::LLVMContext>();
   result.context->setDiagnosticHandlerCallBack(
       [](const llvm::DiagnosticInfo *info, void *messages) {
@@ -178,16 +215,9 @@ static Result<Translation> translate(mlir::ModuleOp module,
         out << "; ";
       },
       result.messages.get());
-  std::string messages;
-  mlir::ScopedDiagnosticHandler handler(
-      module.getContext(), [&](mlir::Diagnostic &diag) {
-        if (diag.getSeverity() == mlir::DiagnosticSeverity::Error)
-          messages += (messages.empty() ? "" : "; ") + diag.str();
-        return mlir::success();
-      });
-  result.code = mlir::translateModuleToLLVMIR(*copy, *result.context);
+  result.code = mlir::translateModuleToLLVMIR(module, *result.context);
   if (!result.code)
-    return Error{"", "the kernels have no LLVM IR: " + messages, {}};
+    return Error{"", "the kernels have no LLVM IR", {}};
   result.code->setTargetTriple(result.machine->getTargetTriple());
   result.code->setDataLayout(result.machine->createDataLayout());
   for (llvm::Function &function : *result.code)
@@ -202,31 +232,83 @@ static Result<Translation> translate(mlir::ModuleOp module,
   return result;
 }
 
-Result<std::string> plum::translateToPTX(mlir::ModuleOp module,
-                                         const GpuChip &chip) {
-  Result<Translation> translation = translate(module, chip);
-  if (!translation)
-    return translation.error();
+static Result<std::string> ptxOf(const Translation &translation) {
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager codegen;
-  if (translation->machine->addPassesToEmitFile(
+  if (translation.machine->addPassesToEmitFile(
           codegen, stream, nullptr, llvm::CodeGenFileType::AssemblyFile,
           /*DisableVerify=*/true))
     return Error{"", "no PTX can be written for this target", {}};
-  codegen.run(*translation->code);
-  if (!translation->messages->empty())
-    return Error{"", "the kernels have no PTX: " + *translation->messages, {}};
+  codegen.run(*translation.code);
+  if (!translation.messages->empty())
+    return Error{"", "the kernels have no PTX: " + *translation.messages, {}};
   return std::string(text.str());
+}
+
+static Result<std::string> llvmTextOf(const Translation &translation) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  translation.code->print(out, nullptr);
+  return text;
+}
+
+/// What `write` makes of each kernel, in their order.
+static Result<std::vector<std::string>> translateEach(
+    mlir::ModuleOp module, const GpuChip &chip,
+    llvm::function_ref<Result<std::string>(const Translation &)> write) {
+  std::string messages;
+  mlir::ScopedDiagnosticHandler handler(
+      module.getContext(), [&](mlir::Diagnostic &diag) {
+        if (diag.getSeverity() == mlir::DiagnosticSeverity::Error)
+          messages += (messages.empty() ? ": " : "; ") + diag.str();
+        return mlir::success();
+      });
+  mlir::OwningOpRef<mlir::ModuleOp> modules = split(module);
+  Threads threads(*module.getContext());
+  if (mlir::failed(lower(*modules)))
+    return Error{"", "the kernels cannot be lowered to LLVM IR" + messages, {}};
+  auto parts = llvm::to_vector(modules->getOps<mlir::ModuleOp>());
+  std::vector<Result<std::string>> results(parts.size(), std::string());
+  mlir::parallelFor(module.getContext(), 0, parts.size(), [&](size_t i) {
+    Result<Translation> translation = translate(parts[i], chip);
+    results[i] = translation ? write(*translation)
+                             : Result<std::string>(translation.error());
+  });
+  std::vector<std::string> texts;
+  for (Result<std::string> &result : results) {
+    if (!result) {
+      result.error().message += messages;
+      return result.error();
+    }
+    texts.push_back(std::move(*result));
+  }
+  return texts;
+}
+
+/// `text` without what a module's PTX begins with, as the one before has it.
+static llvm::StringRef withoutHeader(llvm::StringRef text) {
+  text = text.split(".address_size 64\n\n").second;
+  size_t shared = text.find(".extern .shared"); // After a comment.
+  return shared == text.npos ? text : text.substr(shared).split("\n\n").second;
+}
+
+Result<std::string> plum::translateToPTX(mlir::ModuleOp module,
+                                         const GpuChip &chip) {
+  Result<std::vector<std::string>> texts = translateEach(module, chip, ptxOf);
+  if (!texts)
+    return texts.error();
+  std::string all = texts->front();
+  for (llvm::StringRef text : llvm::drop_begin(*texts))
+    all += withoutHeader(text);
+  return all;
 }
 
 Result<std::string> plum::translateToLLVMText(mlir::ModuleOp module,
                                               const GpuChip &chip) {
-  Result<Translation> translation = translate(module, chip);
-  if (!translation)
-    return translation.error();
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  translation->code->print(out, nullptr);
-  return text;
+  Result<std::vector<std::string>> texts =
+      translateEach(module, chip, llvmTextOf);
+  if (!texts)
+    return texts.error();
+  return llvm::join(*texts, "\n");
 }
