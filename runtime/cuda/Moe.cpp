@@ -7,10 +7,9 @@
 
 #include "runtime/cuda/Moe.h"
 
-#include "runtime/cuda/kernels/MoeArgs.h"
+#include "runtime/cuda/MoeLayer.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 
 namespace plum::runtime::cuda {
@@ -19,111 +18,15 @@ using namespace kernels;
 
 namespace {
 
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-Error refuse(const std::string &what) { return {"", what, {}}; }
-
-struct Block {
-  int64_t columns, bytes;
-};
-Block blockOf(ExpertFormat format) {
-  return format == ExpertFormat::MXFP4 ? Block{kMxfp4Columns, kMxfp4Bytes}
-                                       : Block{kBf16Columns, kBf16Bytes};
-}
-
-int64_t blocksOf(const ExpertMatrix &matrix) {
-  return ceilDiv(matrix.rows, kExpertRows) *
-         ceilDiv(matrix.columns, blockOf(matrix.format).columns);
-}
-
-/// "" or why there is no product with it.
-std::string wrong(const ExpertMatrix &matrix) {
-  const int64_t each = matrix.format == ExpertFormat::MXFP4 ? 32 : 8;
-  constexpr int64_t most = std::numeric_limits<int32_t>::max() / 2;
-  if (matrix.rows < 1 || matrix.rows % 8 || matrix.rows > most)
-    return "has " + std::to_string(matrix.rows) +
-           " rows, expected a multiple of 8";
-  if (matrix.columns < 1 || matrix.columns % each || matrix.columns > most)
-    return "has " + std::to_string(matrix.columns) +
-           " columns, expected a multiple of " + std::to_string(each);
-  if (matrix.data % 16)
-    return "is not 16-byte aligned";
-  return "";
-}
-
-Status checkLayer(const MoeLayer &layer) {
-  if (layer.experts < 1 || layer.experts > kMoeExperts)
-    return refuse("a mixture has 1 to " + std::to_string(kMoeExperts) +
-                  " experts, got " + std::to_string(layer.experts));
-  if (layer.chosen < 1 ||
-      layer.chosen > std::min<int64_t>(layer.experts, kMoeChosen))
-    return refuse("a token chooses 1 to " + std::to_string(kMoeChosen) +
-                  " of " + std::to_string(layer.experts) + " experts, got " +
-                  std::to_string(layer.chosen));
-  const std::pair<const char *, const ExpertMatrix *> all[] = {
-      {"gate", &layer.gate}, {"up", &layer.up}, {"down", &layer.down}};
-  for (auto [name, matrix] : all)
-    if (std::string why = wrong(*matrix); !why.empty())
-      return refuse(std::string("an expert's ") + name + " " + why);
-  if (layer.gate.rows != layer.up.rows ||
-      layer.gate.columns != layer.up.columns ||
-      layer.gate.format != layer.up.format)
-    return refuse("gate and up of experts differ in shape or format");
-  if (layer.down.rows != layer.gate.columns ||
-      layer.down.columns != layer.gate.rows)
-    return refuse("down of experts is [" + std::to_string(layer.down.rows) +
-                  ", " + std::to_string(layer.down.columns) + "], expected [" +
-                  std::to_string(layer.gate.columns) + ", " +
-                  std::to_string(layer.gate.rows) + "]");
-  if (layer.situ && !(layer.beta > 0))
-    return refuse("SiTU needs beta > 0, got " + std::to_string(layer.beta));
-  return Status::ok();
-}
-
-double pairsOfExpert(const MoeLayer &layer, int64_t tokens) {
-  return double(tokens) * double(layer.chosen) / double(layer.experts);
-}
-
 /// From so many pairs of an expert on, on average. On an H200 with 896 experts
 /// narrow products are faster at 9 (bound by memory, which they keep busier)
 /// and slower at 18, by 8 %, and at 73 (bound by mma.sync).
 constexpr double kWideFrom = 16;
 
-/// By the pairs that an expert has on average: few, and memory is the bound;
-/// many, and it is the tensor cores.
-const MoeShape *shapeOf(const MoeLayer &layer, int64_t tokens) {
-  if (layer.tile) {
-    for (const MoeShape &shape : kMoeShapes)
-      if (shape.tokens == layer.tile)
-        return &shape;
-    return nullptr;
-  }
-  const double mean = pairsOfExpert(layer, tokens);
-  constexpr double limits[] = {4, 10, 20, 48, 96};
-  size_t i = 0;
-  while (i < std::size(limits) && mean > limits[i])
-    ++i;
-  return &kMoeShapes[i];
-}
-
-const WideShape *wideShapeOf(const MoeLayer &layer, int64_t tokens) {
-  if (layer.tile) {
-    for (const WideShape &shape : kWideShapes)
-      if (shape.tokens == layer.tile)
-        return &shape;
-    return nullptr;
-  }
-  return &kWideShapes[pairsOfExpert(layer, tokens) > 8];
-}
-
 /// Panels of a tile's row are as wide as the steps that read them.
 int64_t panelBytes(const ExpertMatrix &matrix) {
   const int64_t step = blockOf(matrix.format).columns;
   return ceilDiv(matrix.columns, step) * step * 2;
-}
-
-const char *nameOf(ExpertFormat format) {
-  return format == ExpertFormat::MXFP4 ? "mxfp4" : "bf16";
 }
 
 bool aligned(const Rows &rows) {
@@ -137,32 +40,8 @@ template <typename T> T *pointer(CUdeviceptr address) {
 
 } // namespace
 
-int64_t ExpertMatrix::expertBytes() const {
-  return blocksOf(*this) * blockOf(format).bytes;
-}
-
 bool hasWideProducts(const Kernels &kernels) {
   return kernels.threads("plum_wide_mxfp4_96") != 0;
-}
-
-Status packExpert(const Kernels &kernels, CUstream stream,
-                  const ExpertMatrix &to, int64_t expert, CUdeviceptr weights,
-                  CUdeviceptr scales) {
-  if (std::string why = wrong(to); !why.empty())
-    return refuse("an expert's matrix " + why);
-  const bool packed = to.format == ExpertFormat::MXFP4;
-  if (weights % 16 || packed != (scales != 0))
-    return refuse("an expert's weights are 16-byte aligned, with scales for "
-                  "MXFP4 alone");
-  MoePackArgs args;
-  args.weights = reinterpret_cast<const void *>(weights);
-  args.scales = reinterpret_cast<const uint8_t *>(scales);
-  args.to = reinterpret_cast<char *>(to.data +
-                                     CUdeviceptr(expert * to.expertBytes()));
-  args.rows = to.rows;
-  args.columns = to.columns;
-  return kernels.launch(stream, packed ? "plum_pack_mxfp4" : "plum_pack_bf16",
-                        {blocksOf(to)}, args);
 }
 
 Result<int64_t> moeWorkspace(const MoeLayer &layer, int64_t tokens) {
@@ -182,21 +61,12 @@ Result<MoePass> MoePass::layOut(const MoeLayer &layer, int64_t tokens,
               (layer.products == MoeProducts::Wide ||
                (layer.products == MoeProducts::ByTokens &&
                 pairsOfExpert(layer, tokens) >= kWideFrom));
-  if (pass.wide) {
-    const WideShape *shape = wideShapeOf(layer, tokens);
-    if (!shape)
-      return refuse("wide products of experts have tiles of 16 or 96 tokens, "
-                    "not " +
-                    std::to_string(layer.tile));
-    pass.tile = shape->tokens;
-  } else {
-    const MoeShape *shape = shapeOf(layer, tokens);
-    if (!shape)
-      return refuse("products of experts have tiles of 8, 16, 32, 48, 96 or "
-                    "128 tokens, not " +
-                    std::to_string(layer.tile));
-    pass.tile = shape->tokens;
-  }
+  const MoeProducts family =
+      pass.wide ? MoeProducts::Wide : MoeProducts::Narrow;
+  if (Status status = checkTile(family, layer.tile); !status)
+    return status.error();
+  pass.tile = pass.wide ? wideShapeOf(layer, tokens).tokens
+                        : shapeOf(layer, tokens).tokens;
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   if (tokens < 0 || tokens > most / layer.chosen)
     return refuse("a mixture of experts takes up to 2^31 pairs, got " +
@@ -329,13 +199,13 @@ static Args productArgs(const MoeLayer &layer, bool gated, CUdeviceptr tileList,
 Status MoePass::wideProduct(const Kernels &kernels, CUstream stream,
                             bool gated) const {
   const ExpertMatrix &first = gated ? layer.gate : layer.down;
-  const WideShape &shape = *wideShapeOf(layer, tokens);
+  const WideShape &shape = wideShapeOf(layer, tokens);
   auto args =
       productArgs<MoeWideArgs>(layer, gated, tileList, tileCount, order);
   args.x = pointer<const char>(gated ? panels : hiddenPanels);
   args.hidden = pointer<char>(hiddenPanels);
   args.y = results;
-  const Block block = blockOf(first.format);
+  const ExpertBlock block = blockOf(first.format);
   const int64_t groups =
       ceilDiv(first.rows, kExpertRows * WideShape::kBlocks / (gated ? 2 : 1));
   if (tiles > std::numeric_limits<int32_t>::max() / groups)
@@ -360,8 +230,8 @@ Status MoePass::product(const Kernels &kernels, CUstream stream,
   args.x = gated ? x : hidden;
   args.divisor = gated ? int32_t(layer.chosen) : 0;
   args.y = gated ? hidden : results;
-  const Block block = blockOf(first.format);
-  const MoeShape &shape = *shapeOf(layer, tokens);
+  const ExpertBlock block = blockOf(first.format);
+  const MoeShape &shape = shapeOf(layer, tokens);
   const int64_t rows = shape.warps * kExpertRows * (gated ? 1 : 2);
   return kernels.launch(
       stream,

@@ -83,6 +83,10 @@ struct MoeLayer {
   int64_t tile = 0;
 };
 
+/// The family has products of such tiles; those of ByTokens are the narrow
+/// ones, which the wide are among.
+Status checkTile(MoeProducts products, int64_t tile);
+
 /// The GPU has the wide family.
 bool hasWideProducts(const Kernels &kernels);
 

@@ -118,10 +118,13 @@ void ShapeOption::declare(CLI::App &verb, const std::string &help) {
 
 Status ShapeOption::parse(const Manifest &manifest) {
   auto bad = [&](const std::string &part) {
-    return Error{
-        "--shape",
-        "'" + part + "' is none of B=n, T=n, H=n with n >= 1",
-        {"P=n with n >= 0 and L=n are for layers with growing states"}};
+    const std::string what = "'" + part + "' is none of B=n, T=n, H=n";
+    if (manifest.growingState())
+      return Error{
+          "--shape", what + ", L=n with n >= 1 or P=n with n >= 0", {}};
+    return Error{"--shape",
+                 what + " with n >= 1",
+                 {"P=n and L=n are for layers with growing states"}};
   };
   for (const std::string &part : CLI::detail::split(text, ',')) {
     if (part.size() < 3 || part[1] != '=')

@@ -43,6 +43,12 @@ constexpr std::pair<const char *, Step> steps[] = {
     {"gather", &MoePass::gather}, {"gate_up", &MoePass::gateUp},
     {"down", &MoePass::down},     {"sum", &MoePass::sum}};
 
+MoeProducts named(const std::string &products) {
+  return products == "narrow" ? MoeProducts::Narrow
+         : products == "wide" ? MoeProducts::Wide
+                              : MoeProducts::ByTokens;
+}
+
 class Bench {
 public:
   Bench(const Options &options, std::shared_ptr<const Device> device)
@@ -76,7 +82,7 @@ public:
       first.clear();
       for (const std::string &products : options.products)
         for (int64_t tile : options.tiles)
-          if (tile == 0 || takes(products, tile))
+          if (takes(products, tile))
             if (Status status = line(tokens, products, tile); !status)
               return status;
     }
@@ -86,16 +92,10 @@ public:
 private:
   /// A list of tiles is for both families.
   bool takes(const std::string &products, int64_t tile) const {
-    MoeLayer layer = weights.layer();
-    layer.products = familyOf(products);
-    layer.tile = tile;
-    return bool(moeWorkspace(layer, 1));
+    return bool(checkTile(familyOf(products), tile));
   }
   MoeProducts familyOf(const std::string &products) const {
-    return products == "narrow" || !hasWideProducts(kernels)
-               ? MoeProducts::Narrow
-           : products == "wide" ? MoeProducts::Wide
-                                : MoeProducts::ByTokens;
+    return hasWideProducts(kernels) ? named(products) : MoeProducts::Narrow;
   }
 
   /// In how many numbers of the first outputs this one has other bits than the
@@ -254,8 +254,23 @@ private:
   std::vector<uint16_t> first; ///< Outputs of the first line of so many tokens.
 };
 
+/// One of the families takes each tile; said before a GPU is looked for.
+Status checkTiles(const Options &options) {
+  for (int64_t tile : options.tiles) {
+    Status status = Status::ok();
+    for (const std::string &products : options.products)
+      if (status = checkTile(named(products), tile); status)
+        break;
+    if (!status)
+      return status;
+  }
+  return Status::ok();
+}
+
 int moe(Options options) {
   options.sizes.mxfp4 = options.format == "mxfp4";
+  if (Status status = checkTiles(options); !status)
+    return fail(status.error(), "--tile");
   Result<std::shared_ptr<const Device>> device = Device::open(options.gpu);
   if (!device)
     return fail(device.error(), fmt::format("GPU {}", options.gpu));

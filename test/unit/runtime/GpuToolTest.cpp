@@ -105,6 +105,19 @@ TEST_F(GpuToolTest, CheckLooksAtEveryPlan) {
   EXPECT_TRUE(has(failure("check toy"), "toy: error: there is no CUDA driver"));
 }
 
+TEST_F(GpuToolTest, MoeComplainsOfTilesBeforeItLooksForAGpu) {
+  environment = "PLUM_LIBCUDA=none.so ";
+  EXPECT_TRUE(has(failure("moe --products wide --tile 40"),
+                  "--tile: error: wide products of experts have tiles of 16 or "
+                  "96 tokens, not 40"));
+  EXPECT_TRUE(has(failure("moe --tile 16,7"),
+                  "--tile: error: products of experts have tiles of 8, 16, 32, "
+                  "48, 96 or 128 tokens, not 7"));
+  // One of two families has it.
+  EXPECT_TRUE(has(failure("moe --products wide,narrow --tile 48"),
+                  "there is no CUDA driver"));
+}
+
 TEST_F(GpuToolTest, BenchPrintsTheContractsFields) {
   ASSERT_EQ(run("bench toy --shape B=2,T=40,H=3 --seconds 0 --all --json"), 0)
       << err;

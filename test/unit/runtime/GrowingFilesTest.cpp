@@ -358,10 +358,11 @@ TEST_F(GrowingFilesTest, BenchCountsRowsOnceAndNoFlops) {
 TEST_F(GrowingFilesTest, RowsBeforeARunAreForLayersThatHaveThem) {
   EXPECT_EQ(tool("check toy --shape P=-1"), 1);
   EXPECT_TRUE(has(err,
-                  "--shape: error: 'P=-1' is none of B=n, T=n, H=n with "
-                  "n >= 1\nnote: P=n with n >= 0 and L=n are for layers with "
-                  "growing states\n"))
+                  "--shape: error: 'P=-1' is none of B=n, T=n, H=n, L=n with "
+                  "n >= 1 or P=n with n >= 0\n"))
       << err;
+  EXPECT_EQ(tool("check toy --shape L=0"), 1);
+  EXPECT_TRUE(has(err, "'L=0' is none of B=n, T=n, H=n, L=n")) << err;
   writeToyBundle(dir / "fixed");
   EXPECT_EQ(tool("check fixed --shape P=3"), 1);
   EXPECT_EQ(err, "--shape: error: 'P=3' is for growing states, which layer "
