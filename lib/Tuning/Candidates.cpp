@@ -65,13 +65,11 @@ std::string objection(const LayerFacts &facts, const TuningSchedule &schedule,
            " tokens";
   if (!device.gpu)
     return ""; // Products of decays lose nothing; memory is no limit.
-  int64_t K = stateSize(facts.manifest).k, rows = gpuChunkRows(K);
-  if (facts.steps > 1 && schedule.chunk * facts.steps > rows)
-    return "rows: " + std::to_string(facts.steps) +
-           " updates a token are as many rows, of " + std::to_string(rows);
-  if (K > 128 && schedule.chunk > rows)
-    return "rows: at most " + std::to_string(rows) + " of key dim " +
-           std::to_string(K);
+  int64_t K = stateSize(facts.manifest).k, most = gpuChunkRows(K);
+  if (schedule.chunk * facts.steps > most)
+    return "rows: at most " + std::to_string(most) + " of key dim " +
+           std::to_string(K) + ", one for each of " +
+           std::to_string(facts.steps) + " updates a token";
   double limit = standardLimits(facts.manifest).r / 4;
   if (facts.lowestLogDecay) {
     double loss = decayLoss(schedule.chunk, *facts.lowestLogDecay);

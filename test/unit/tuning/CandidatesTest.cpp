@@ -76,9 +76,22 @@ TEST(TuningCandidates, DecayRange) {
   EXPECT_NE(reasonOf(planFor(facts, {1, 4096, 64}), "chunk 64"), "decay range");
 }
 
+TEST(TuningCandidates, Rows) {
+  LayerFacts facts = sampleFacts(128, 128, "sm_90a");
+  EXPECT_EQ(reasonOf(planFor(facts, {1, 8192, 64}), "chunk 128 slice 64"),
+            "rows");
+  facts.steps = 2;
+  EXPECT_EQ(reasonOf(planFor(facts, {1, 8192, 64}), "chunk 64 slice 64"),
+            "rows");
+  EXPECT_NE(reasonOf(planFor(facts, {1, 8192, 64}), "chunk 32 slice 64"),
+            "rows");
+  Plan plan = planFor(sampleFacts(192, 128, "sm_90a"), {1, 8192, 64});
+  EXPECT_EQ(reasonOf(plan, "chunk 64 slice 64"), "rows");
+  EXPECT_NE(reasonOf(plan, "chunk 32 slice 64"), "rows");
+}
+
 TEST(TuningCandidates, SharedMemory) {
   Plan plan = planFor(sampleFacts(128, 128, "sm_90a"), {1, 8192, 64});
-  EXPECT_EQ(reasonOf(plan, "chunk 128 slice 64"), "shared memory");
   EXPECT_EQ(reasonOf(plan, "chunk 64 slice 64"), "");
   // The smaller CTA of sm_80 holds two stages of 64 tokens, not three.
   plan = planFor(sampleFacts(128, 128, "sm_80"), {1, 8192, 64});
