@@ -65,7 +65,7 @@ public:
                 const std::vector<TensorView> &views, bool snapshots) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (views.empty()) {
-        plan.args.tensors[plan.slots.size()].group = 1;
+        plan.args.tensors[plan.slots.size()].share = PLUM_GPU_SHARE(1);
         plan.slots.push_back({&tensors[i], what, 1, true, false, true});
       } else if (Status s = state(tensors[i], what, views[i], snapshots); !s)
         return s;
@@ -82,7 +82,16 @@ private:
     entry.sequence = view.shape[0] > 1 ? view.stride[0] * width : 0;
     entry.token = view.shape[1] > 1 ? view.stride[1] * width : 0;
     entry.head = view.shape[2] > 1 ? view.stride[2] * width : 0;
-    entry.group = uint32_t(problem.heads / view.shape[2]);
+    const int64_t sharing = problem.heads / view.shape[2];
+    if (problem.heads > (int64_t(1) << 31) / sharing)
+      return Error{"",
+                   std::string(what) + " '" + tensor.name + "' has " +
+                       text(view.shape[2]) + " heads for " +
+                       text(problem.heads) +
+                       ", expected more where there are so many",
+                   {"a kernel finds a shared head of at most 2^31 / " +
+                    text(sharing) + " heads"}};
+    entry.share = PLUM_GPU_SHARE(sharing);
     return add(tensor, what, view, view.shape[3] * width, 3, false);
   }
 
@@ -102,7 +111,7 @@ private:
     bool swapped = matrix && args.layout == StateLayout::VK;
     entry.row = view.stride[swapped || !matrix ? 3 : 2] * width;
     entry.column = view.stride[swapped ? 2 : 3] * width;
-    entry.group = 1;
+    entry.share = PLUM_GPU_SHARE(1);
     entry.dtype = view.dtype == DType::BF16 ? PLUM_GPU_BF16 : PLUM_GPU_F32;
     int inner = view.stride[3] == 1 ? 3 : 2;
     return add(tensor, what, view, view.shape[inner] * width, inner, true);

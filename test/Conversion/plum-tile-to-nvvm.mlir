@@ -53,6 +53,36 @@ tile.kernel @plum_rows_prepare32 "prepare" chunk 32 warps 2 arguments [#tile.arg
   tile.export %k to 0 : <32, 64, bf16>
 }
 
+// Rows that are fetched next to each other are copied in one branch: two tiles of
+// four copies a thread, or piece by piece where rows are missing. What is read of
+// other tensors is asked for before.
+// CHECK-LABEL: llvm.func @plum_together_prepare32(
+// CHECK-NOT: cp.async
+// CHECK-COUNT-2: llvm.load {{.*}} : !llvm.ptr<1> -> f32
+// CHECK: scf.if
+// CHECK-NOT: else
+// CHECK-COUNT-8: cp.async.cg.shared.global
+// CHECK-NOT: cp.async
+// CHECK: } else {
+// CHECK-COUNT-2: cp.async.cg.shared.global
+// CHECK-NOT: cp.async.cg
+// CHECK: cp.async.wait_group 0
+tile.kernel @plum_together_prepare32 "prepare" chunk 32 warps 2 arguments [#tile.arg<"k" : bf16>, #tile.arg<"q" : bf16>, #tile.arg<"g" : f32>] blob 8192 {
+  %k = tile.alloc : <32, 64, bf16>
+  %q = tile.alloc : <32, 64, bf16>
+  tile.fetch "k" to %k : <32, 64, bf16>
+  tile.fetch "q" to %q : <32, 64, bf16>
+  %g = tile.column "g" : tensor<32xf32>
+  tile.arrived
+  %x = tile.load %k : <32, 64, bf16> -> tensor<32x64xbf16>
+  %w = arith.extf %x : tensor<32x64xbf16> to tensor<32x64xf32>
+  %b = tile.broadcast %g : tensor<32xf32> -> tensor<32x64xf32>
+  %y = arith.mulf %w, %b : tensor<32x64xf32>
+  %h = arith.truncf %y : tensor<32x64xf32> to tensor<32x64xbf16>
+  tile.export_matrix %h to 0 : tensor<32x64xbf16>
+  tile.export %q to 4096 : <32, 64, bf16>
+}
+
 // A left operand is loaded as it lies, and is the right operand of its own
 // warp's product: 4 steps of 16, 2 blocks of 8 columns.
 // CHECK-LABEL: llvm.func @plum_diagonal_prepare32(

@@ -205,7 +205,7 @@ Buffer Emulation::rows(DType dtype, const int64_t (&shape)[4], double poison) {
   buffer.entry.head = head * size;
   buffer.entry.token = token * size;
   buffer.entry.sequence = shape[1] * token * size;
-  buffer.entry.group = uint32_t(data.sizes.heads / shape[2]);
+  buffer.entry.share = PLUM_GPU_SHARE(data.sizes.heads / shape[2]);
   return buffer;
 }
 
@@ -228,7 +228,7 @@ Buffer Emulation::states(const Symbol &state, double poison, int64_t count) {
   buffer.entry.head = K * V * size;
   buffer.entry.row = (placing.columnMajor ? 1 : V) * size;
   buffer.entry.column = (placing.columnMajor ? K : 1) * size;
-  buffer.entry.group = 1;
+  buffer.entry.share = PLUM_GPU_SHARE(1);
   buffer.entry.dtype =
       placing.state == DType::F32 ? PLUM_GPU_F32 : PLUM_GPU_BF16;
   return buffer;

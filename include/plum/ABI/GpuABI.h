@@ -34,18 +34,24 @@ extern "C" {
 
 #define PLUM_GPU_MAX_TENSORS 32
 
+/* plum_gpu_tensor.share: ceil(2^31 / g) */
+#define PLUM_GPU_SHARE(g) ((uint32_t)((0x7fffffffu + (uint64_t)(g)) / (g)))
+
 /* plum_gpu_tensor.dtype */
 #define PLUM_GPU_F32 0
 #define PLUM_GPU_BF16 1
 #define PLUM_GPU_F16 2
 
 /* One tensor. Element (n, t, h, a, b):
- *   input, output of shape [d]   n * sequence + t * token + (h / group) * head
+ *   input, output of shape [d]   n * sequence + t * token + own(h) * head
  *                                + a * element size   (d contiguous)
- *   param of shape [d]           (h / group) * head + a * element size
+ *   param of shape [d]           own(h) * head + a * element size
  *   state of shape [K, V]        slot(n) * sequence + h * head + a * row
  *                                + b * column, in either memory layout
- * For a packed run n is 0 in inputs and outputs and t counts from cu[0] on. */
+ * For a packed run n is 0 in inputs and outputs and t counts from cu[0] on.
+ * Where g heads of the layer share one of the tensor's, own(h) = h / g, which
+ * is the high half of 2h * share: exact for h * g < 2^31, without a division.
+ */
 typedef struct plum_gpu_tensor {
   uint64_t data;    /* device address; 0: an optional tensor is not given */
   int64_t sequence; /* bytes between sequences (states: pool slots) */
@@ -53,7 +59,7 @@ typedef struct plum_gpu_tensor {
   int64_t head;     /* bytes between heads */
   int64_t row;      /* states: bytes between rows k */
   int64_t column;   /* states: bytes between columns v */
-  uint32_t group;   /* heads of the layer that share one of the tensor's */
+  uint32_t share;   /* PLUM_GPU_SHARE(g) */
   uint32_t dtype;   /* states only: PLUM_GPU_F32 or PLUM_GPU_BF16 */
 } plum_gpu_tensor;
 

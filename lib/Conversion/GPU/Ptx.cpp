@@ -118,6 +118,9 @@ Value Ptx::mul(Value a, Value b) { return fold<arith::MulIOp>(*this, a, b); }
 Value Ptx::mul(Value a, int64_t b) {
   return b == 1 ? a : mul(a, like(*this, a, b));
 }
+Value Ptx::mulHigh(Value a, Value b) {
+  return toI32(shr(mul(toU64(a), toU64(b)), 32));
+}
 Value Ptx::divu(Value a, Value b) { return fold<arith::DivUIOp>(*this, a, b); }
 Value Ptx::remu(Value a, Value b) { return fold<arith::RemUIOp>(*this, a, b); }
 Value Ptx::divu(Value a, int64_t b) {
@@ -152,6 +155,9 @@ Value Ptx::toI64(Value a) {
   return a.getType().isInteger(64)
              ? a
              : createOrFold<arith::ExtSIOp>(getI64Type(), a);
+}
+Value Ptx::toU64(Value a) {
+  return createOrFold<arith::ExtUIOp>(getI64Type(), a);
 }
 Value Ptx::toI32(Value a) {
   return a.getType().isInteger(32)

@@ -62,7 +62,8 @@ public:
   Value sub(Value a, Value b);
   Value mul(Value a, Value b);
   Value mul(Value a, int64_t b);
-  Value divu(Value a, Value b); ///< Unsigned.
+  Value mulHigh(Value a, Value b); ///< Of unsigned i32: bits 32 to 63.
+  Value divu(Value a, Value b);    ///< Unsigned.
   Value remu(Value a, Value b);
   Value divu(Value a, int64_t b);
   Value remu(Value a, int64_t b);
@@ -86,6 +87,7 @@ public:
   Value both(Value a, Value b); ///< i1 and i1.
   Value select(Value condition, Value a, Value b);
   Value toI64(Value a); ///< Sign extended.
+  Value toU64(Value a); ///< Zero extended: half the product of what is >= 0.
   Value toI32(Value a); ///< Truncated.
 
   //===--- Threads --------------------------------------------------------===//

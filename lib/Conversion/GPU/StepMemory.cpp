@@ -123,21 +123,6 @@ void StepMemory::onlyIf(Value condition, function_ref<void()> body) {
 // Rows
 //===----------------------------------------------------------------------===//
 
-/// a / n for a below 2^20, in 8 instructions instead of 20: every tensor has
-/// one. Floats that are the integers come from their bits, 2^23 + a; (a + 1/2)
-/// / n is at least 1 / 2n off an integer, which the error of rcp is far below.
-static Value quotient(Ptx &b, Value a, Value n) {
-  constexpr int64_t bits23 = 0x4b000000;      // 2^23
-  constexpr int64_t bits23and22 = 0x4b400000; // 2^23 + 2^22
-  constexpr double two23 = 8388608, two22 = two23 / 2;
-  auto toFloat = [&](Value i, double more) {
-    return b.fadd(b.floatOf(b.bitOr(i, b.i32(bits23))), b.f32(more - two23));
-  };
-  Value exact = b.fmul(toFloat(a, 0.5), b.rcp(toFloat(n, 0)));
-  Value rounded = b.fadd(b.fadd(exact, b.f32(-0.5)), b.f32(two23 + two22));
-  return b.sub(b.bitsOf(rounded), b.i32(bits23and22));
-}
-
 void StepMemory::findRows(int64_t params, int64_t inputs, int64_t states,
                           int64_t outputs, int64_t place) {
   rowsPlace = place;
@@ -154,11 +139,13 @@ void StepMemory::findRows(int64_t params, int64_t inputs, int64_t states,
                         type);
     };
     Type i64 = b.getI64Type();
-    Value group = field(offsetof(plum_gpu_tensor, group), b.getI32Type());
+    Value own =
+        b.mulHigh(b.shl(head, 1),
+                  field(offsetof(plum_gpu_tensor, share), b.getI32Type()));
     Value token = field(offsetof(plum_gpu_tensor, token), i64);
-    Value data = b.add(field(offsetof(plum_gpu_tensor, data), i64),
-                       b.mul(b.toI64(quotient(b, head, group)),
-                             field(offsetof(plum_gpu_tensor, head), i64)));
+    Value data =
+        b.add(field(offsetof(plum_gpu_tensor, data), i64),
+              b.mul(b.toU64(own), field(offsetof(plum_gpu_tensor, head), i64)));
     // A packed batch is one sequence that begins elsewhere for each.
     Value stride = b.select(isPacked, token,
                             field(offsetof(plum_gpu_tensor, sequence), i64));

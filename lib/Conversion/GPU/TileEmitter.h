@@ -131,8 +131,10 @@ private:
   Value stashAt(Value tile, Value strip, bool second);
   void element(tile::ElementOp op);
   void param(tile::ParamOp op);
-  /// Asks for the params of the kernel: what is read later is known by then.
-  void askForParams();
+  /// Asks for params and columns, once, before anything is copied: what is read
+  /// later is known by then. The assembler would let loads sink to their use if
+  /// they stood in the block of the wait for the copies.
+  void askForNumbers();
   void column(tile::ColumnOp op);
   void step(tile::StepOp op);
   /// Writes a tile's rows, by `threads` threads, to the rows of an output:
@@ -172,12 +174,16 @@ private:
                  llvm::function_ref<void(Value, Value)> body);
   /// Writes a vector, by the first slice's team, as numbers side by side.
   void storeRow(llvm::ArrayRef<Value> v, Value address);
-  /// Copies R rows of `columns` columns into a swizzled tile by `threads`
-  /// threads, of which this is `thread`; rows from `rows` on become zero.
-  /// `rolled`: as a loop.
-  void copyRows(llvm::StringRef input, const SharedTile &to, Value thread,
-                int64_t threads, Value firstRow, Value rows, Value columnBytes,
-                bool rolled = false);
+  /// Rows of an input, from a column on, and the swizzled tile that they fill.
+  struct RowCopy {
+    llvm::StringRef input;
+    SharedTile to;
+    Value columnBytes = {};
+  };
+  /// Copies into tiles of one shape, by `threads` threads, of which this is
+  /// `thread`; rows from `rows` on become zero. `rolled`: as a loop.
+  void copyRows(llvm::ArrayRef<RowCopy> copies, Value thread, int64_t threads,
+                Value firstRow, Value rows, bool rolled = false);
   /// Byte offset of a lane's 16 bytes for ldmatrix/stmatrix of 16 x 16, in a
   /// panel: rows by l & 15 (`swap`: by columns of tiles), plus `row`.
   Value matrixOffset(Value row, int64_t quarter, bool swap);
@@ -264,8 +270,8 @@ private:
   llvm::DenseMap<Value, Values> registers;
   llvm::DenseMap<Value, SharedTile> tiles;
   llvm::DenseMap<Value, int64_t> strips; ///< Index of the strip being unrolled.
-  /// Params that have been asked for, by op and strip.
-  std::map<std::pair<mlir::Operation *, int64_t>, Values> params;
+  /// Params and columns that have been asked for, by op and strip.
+  std::map<std::pair<mlir::Operation *, int64_t>, Values> numbers;
   llvm::DenseMap<Value, RingState> rings;
   llvm::SmallVector<Value> ringOrder;
 

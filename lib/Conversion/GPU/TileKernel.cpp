@@ -582,12 +582,12 @@ void TileEmitter::produceRows(int64_t copier) {
                    continue;
                  SharedTile to{p.at(stageBase(ring, index), ring.offsets[k]),
                                part.getType()};
-                 copyRows(part.getRows(), to, lane, 32, p.add(firstToken, row0),
-                          p.sub(length, row0),
-                          part.getSliced()
-                              ? p.mul(valueSlice, kernel.getSlice() * 2)
-                              : Value(),
-                          /*rolled=*/true);
+                 copyRows(RowCopy{part.getRows(), to,
+                                  part.getSliced()
+                                      ? p.mul(valueSlice, kernel.getSlice() * 2)
+                                      : Value()},
+                          lane, 32, p.add(firstToken, row0),
+                          p.sub(length, row0), /*rolled=*/true);
                }
                p.copyArrive(fullBarrier(ring, index));
              }
@@ -603,52 +603,52 @@ void TileEmitter::produceAll() {
   Values init{p.i64(0)};
   for (size_t i = 0; i < ringOrder.size(); ++i)
     init.append({p.i32(0), p.i32(1)});
-  p.loop(p.i32(0), chunkCount, 1, init,
-         [&](Value n, ValueRange state) -> Values {
-           Value from = p.at(blob, state[0]);
-           Values next{p.add(state[0], blobStep)};
-           Value mine = p.shl(lane, 4);
-           for (auto [i, name] : llvm::enumerate(ringOrder)) {
-             RingState &ring = rings[name];
-             Value index = state[1 + 2 * i], parity = state[2 + 2 * i];
-             p.wait(emptyBarrier(ring, index), parity);
-             Value stage = stageBase(ring, index);
-             Value row0 = p.mul(n, C);
-             for (auto [k, attr] : llvm::enumerate(ring.op.getParts())) {
-               auto part = cast<tile::PartAttr>(attr);
-               SharedTile to{p.at(stage, ring.offsets[k]), part.getType()};
-               if (part.getRows()) {
-                 copyRows(part.getRows(), to, lane, 32, p.add(firstToken, row0),
-                          p.sub(length, row0),
-                          part.getSliced()
-                              ? p.mul(valueSlice, kernel.getSlice() * 2)
-                              : Value());
-                 continue;
-               }
-               const int64_t bytes = part.getType().bytes();
-               Value source = p.at(from, part.getBlob());
-               if (part.getSliced())
-                 source = p.at(source, p.toI64(p.mul(valueSlice, bytes)));
-               auto copy = [&](Value offset) {
-                 p.copy16(p.at(to.base, offset), p.at(source, p.toI64(offset)),
-                          p.i32(16));
-               };
-               const int64_t whole = bytes / 2048 * 2048;
-               p.loop(p.i32(0), p.i32(whole), 2048, [&](Value at) {
-                 Value base = p.add(at, mine);
-                 for (int64_t u = 0; u < 4; ++u)
-                   copy(p.add(base, u * 512));
-               });
-               for (int64_t at = whole; at < bytes; at += 512)
-                 p.ifThen(p.lt(mine, p.i32(bytes - at)),
-                          [&] { copy(p.add(mine, at)); });
-             }
-             p.copyArrive(fullBarrier(ring, index));
-             auto [nx, par] = nextStage(ring, index, parity);
-             next.append({nx, par});
-           }
-           return next;
-         });
+  p.loop(
+      p.i32(0), chunkCount, 1, init, [&](Value n, ValueRange state) -> Values {
+        Value from = p.at(blob, state[0]);
+        Values next{p.add(state[0], blobStep)};
+        Value mine = p.shl(lane, 4);
+        for (auto [i, name] : llvm::enumerate(ringOrder)) {
+          RingState &ring = rings[name];
+          Value index = state[1 + 2 * i], parity = state[2 + 2 * i];
+          p.wait(emptyBarrier(ring, index), parity);
+          Value stage = stageBase(ring, index);
+          Value row0 = p.mul(n, C);
+          for (auto [k, attr] : llvm::enumerate(ring.op.getParts())) {
+            auto part = cast<tile::PartAttr>(attr);
+            SharedTile to{p.at(stage, ring.offsets[k]), part.getType()};
+            if (part.getRows()) {
+              copyRows(RowCopy{part.getRows(), to,
+                               part.getSliced()
+                                   ? p.mul(valueSlice, kernel.getSlice() * 2)
+                                   : Value()},
+                       lane, 32, p.add(firstToken, row0), p.sub(length, row0));
+              continue;
+            }
+            const int64_t bytes = part.getType().bytes();
+            Value source = p.at(from, part.getBlob());
+            if (part.getSliced())
+              source = p.at(source, p.toI64(p.mul(valueSlice, bytes)));
+            auto copy = [&](Value offset) {
+              p.copy16(p.at(to.base, offset), p.at(source, p.toI64(offset)),
+                       p.i32(16));
+            };
+            const int64_t whole = bytes / 2048 * 2048;
+            p.loop(p.i32(0), p.i32(whole), 2048, [&](Value at) {
+              Value base = p.add(at, mine);
+              for (int64_t u = 0; u < 4; ++u)
+                copy(p.add(base, u * 512));
+            });
+            for (int64_t at = whole; at < bytes; at += 512)
+              p.ifThen(p.lt(mine, p.i32(bytes - at)),
+                       [&] { copy(p.add(mine, at)); });
+          }
+          p.copyArrive(fullBarrier(ring, index));
+          auto [nx, par] = nextStage(ring, index, parity);
+          next.append({nx, par});
+        }
+        return next;
+      });
 }
 
 //===----------------------------------------------------------------------===//
@@ -842,7 +842,7 @@ void TileEmitter::emitOp(Operation *op) {
       .Case([&](tile::BarrierOp) { teamBarrier(); })
       .Case([&](tile::ArrivedOp) {
         p.copyCommit();
-        askForParams();
+        askForNumbers();
         p.copyWait(0);
         p.barrier(0, threads);
       })

@@ -300,23 +300,20 @@ Value TileEmitter::field32(StringRef name, int64_t at) {
 
 /// The head of a tensor that several may share.
 Value TileEmitter::headOf(StringRef name) {
-  Value group = field32(name, FIELD(group));
-  return p.ifElse(
-      p.eq(group, p.i32(1)), p.getI32Type(), [&]() -> Values { return {head}; },
-      [&]() -> Values { return {p.divu(head, group)}; })[0];
+  return p.mulHigh(p.shl(head, 1), field32(name, FIELD(share)));
 }
 
 Value TileEmitter::rowAddress(StringRef name, Value row) {
   Value address =
       p.add(field64(name, FIELD(data)),
-            p.mul(p.toI64(inputSequence), field64(name, FIELD(sequence))));
+            p.mul(p.toU64(inputSequence), field64(name, FIELD(sequence))));
   address =
-      p.add(address, p.mul(p.toI64(headOf(name)), field64(name, FIELD(head))));
-  return p.add(address, p.mul(p.toI64(row), field64(name, FIELD(token))));
+      p.add(address, p.mul(p.toU64(headOf(name)), field64(name, FIELD(head))));
+  return p.add(address, p.mul(p.toU64(row), field64(name, FIELD(token))));
 }
 Value TileEmitter::paramAddress(StringRef name) {
   return p.add(field64(name, FIELD(data)),
-               p.mul(p.toI64(headOf(name)), field64(name, FIELD(head))));
+               p.mul(p.toU64(headOf(name)), field64(name, FIELD(head))));
 }
 
 TileEmitter::Inputs TileEmitter::inputs(StringRef names, Value firstRow) {
@@ -341,7 +338,7 @@ std::pair<Value, Value> TileEmitter::inputOf(const Inputs &inputs, Value row) {
 Value TileEmitter::inputRow(const Inputs &inputs, Value row) {
   auto [base, stride] = inputOf(inputs, row);
   Value token = steps == 1 ? row : p.divu(row, steps);
-  return p.add(base, p.mul(p.toI64(token), stride));
+  return p.add(base, p.mul(p.toU64(token), stride));
 }
 
 /// One element of a param or input as f32.
@@ -350,21 +347,27 @@ static Value loadElement(Ptx &p, Type element, Value pointer) {
                          : p.loadHalf(pointer, element.isBF16());
 }
 
-void TileEmitter::askForParams() {
+void TileEmitter::askForNumbers() {
+  if (!numbers.empty())
+    return;
+  kernel.walk([&](tile::ColumnOp op) {
+    column(op);
+    numbers[{op, 0}] = registers[op.getResult()];
+  });
   kernel.walk([&](tile::ParamOp op) {
     const int64_t count = op.getStrip() ? stripCount(op.getStrip()) : 1;
     for (int64_t strip = 0; strip < count; ++strip) {
       if (op.getStrip())
         strips[op.getStrip()] = strip;
       param(op);
-      params[{op, strip}] = registers[op.getResult()];
+      numbers[{op, strip}] = registers[op.getResult()];
     }
   });
 }
 
 void TileEmitter::param(tile::ParamOp op) {
   const int64_t strip = op.getStrip() ? constantIndex(op.getStrip()) : 0;
-  if (auto known = params.find({op, strip}); known != params.end())
+  if (auto known = numbers.find({op, strip}); known != numbers.end())
     return set(op.getResult(), known->second);
   Type element = elementOf(op.getName());
   int64_t size = element.getIntOrFloatBitWidth() / 8;
@@ -392,6 +395,8 @@ void TileEmitter::param(tile::ParamOp op) {
 }
 
 void TileEmitter::column(tile::ColumnOp op) {
+  if (auto known = numbers.find({op, 0}); known != numbers.end())
+    return set(op.getResult(), known->second);
   RankedTensorType type = tensorOf(op.getResult());
   LayoutKind kind = kindOf(op.getResult());
   Type element = elementOf(op.getName().split(',').first);
@@ -453,28 +458,38 @@ void TileEmitter::valid(tile::ValidOp op) {
 // Copies
 //===----------------------------------------------------------------------===//
 
-void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
+void TileEmitter::copyRows(ArrayRef<RowCopy> copies, Value thread,
                            int64_t threads, Value firstRow, Value rows,
-                           Value columnBytes, bool rolled) {
+                           bool rolled) {
   // Thread i of a step has row i / pieces, piece i % pieces; a step advances a
   // fixed number of rows.
-  const int64_t pieces = to.type.getCols() / 8, R = to.type.getRows();
-  Inputs from = inputs(input, firstRow);
-  if (columnBytes)
-    for (Value &base : from.base)
-      base = p.add(base, p.toI64(columnBytes));
+  const tile::SharedType type = copies[0].to.type;
+  const int64_t pieces = type.getCols() / 8, R = type.getRows();
+  SmallVector<Inputs> from;
+  for (const RowCopy &copy : copies) {
+    from.push_back(inputs(copy.input, firstRow));
+    if (copy.columnBytes)
+      for (Value &base : from.back().base)
+        base = p.add(base, p.toI64(copy.columnBytes));
+  }
   rows = validRows(rows);
+  // Where a piece of a row lies in a tile, and how far into its row.
+  auto place = [&](Value row, Value piece) {
+    return p.add(pieceOffset(row, p.bitAnd(piece, 7)),
+                 p.mul(p.shr(piece, 3), R * 128));
+  };
+  auto inRow = [&](Value piece) { return p.toU64(p.shl(piece, 4)); };
   // Any piece; a row beyond the end copies nothing, but its address must be
   // one.
   auto checked = [&](Value index) {
     Value row = p.divu(index, pieces), piece = p.remu(index, pieces);
-    Value offset = p.add(pieceOffset(row, p.bitAnd(piece, 7)),
-                         p.mul(p.shr(piece, 3), R * 128));
+    Value offset = place(row, piece);
     Value inside = p.lt(row, rows);
     Value source = p.select(inside, row, p.i32(0));
-    Value address = p.add(inputRow(from, source), p.toI64(p.shl(piece, 4)));
-    p.copy16(p.at(to.base, offset), p.global(address),
-             p.select(inside, p.i32(16), p.i32(0)));
+    Value bytes = p.select(inside, p.i32(16), p.i32(0));
+    for (auto [copy, input] : llvm::zip(copies, from))
+      p.copy16(p.at(copy.to.base, offset),
+               p.global(p.add(inputRow(input, source), inRow(piece))), bytes);
   };
   const int64_t total = R * pieces, hop = threads / pieces;
   const bool regular = threads % pieces == 0 && hop % steps == 0 &&
@@ -492,34 +507,37 @@ void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
   // The thread's piece stays the same, and its row advances by `hop`: the
   // address by a constant, the place by a constant and, in the swizzle, what
   // the row's last three bits say.
+  auto whole = [&](const RowCopy &copy, const Inputs &input) {
+    Value row = p.divu(thread, pieces), piece = p.remu(thread, pieces);
+    Value offset = place(row, piece);
+    Value address = p.add(inputRow(input, row), inRow(piece));
+    Value ahead = p.mul(inputOf(input, row).second, p.i64(hop / steps));
+    // `count` of them from `base` on; returns the next address.
+    auto pieceCopies = [&](int64_t count, Value base, Value address) {
+      for (int64_t i = 0; i < count; ++i) {
+        Value swizzled = p.bitXor(offset, p.i32(i * hop % 8 * 16));
+        p.copy16(p.at(p.at(base, swizzled), i * hop * 128), p.global(address),
+                 p.i32(16));
+        address = p.add(address, ahead);
+      }
+      return address;
+    };
+    const int64_t count = R / hop, group = std::max<int64_t>(8 / hop, 4);
+    if (!rolled || count <= group || count % group) {
+      pieceCopies(count, copy.to.base, address);
+      return;
+    }
+    // Producers have few registers.
+    p.loop(p.i32(0), p.i32(R * 128), group * hop * 128, ValueRange{address},
+           [&](Value at, ValueRange state) -> Values {
+             return {pieceCopies(group, p.at(copy.to.base, at), state[0])};
+           });
+  };
   p.ifElse(
       p.ge(rows, p.i32(R)), {},
       [&]() -> Values {
-        Value row = p.divu(thread, pieces), piece = p.remu(thread, pieces);
-        Value offset = p.add(pieceOffset(row, p.bitAnd(piece, 7)),
-                             p.mul(p.shr(piece, 3), R * 128));
-        Value address = p.add(inputRow(from, row), p.toI64(p.shl(piece, 4)));
-        Value ahead = p.mul(inputOf(from, row).second, p.i64(hop / steps));
-        // `count` of them from `place` on; returns the next address.
-        auto copy = [&](int64_t count, Value place, Value address) {
-          for (int64_t i = 0; i < count; ++i) {
-            Value swizzled = p.bitXor(offset, p.i32(i * hop % 8 * 16));
-            p.copy16(p.at(p.at(place, swizzled), i * hop * 128),
-                     p.global(address), p.i32(16));
-            address = p.add(address, ahead);
-          }
-          return address;
-        };
-        const int64_t count = R / hop, group = std::max<int64_t>(8 / hop, 4);
-        if (!rolled || count <= group || count % group) {
-          copy(count, to.base, address);
-          return {};
-        }
-        // Producers have few registers.
-        p.loop(p.i32(0), p.i32(R * 128), group * hop * 128, ValueRange{address},
-               [&](Value at, ValueRange state) -> Values {
-                 return {copy(group, p.at(to.base, at), state[0])};
-               });
+        for (auto [copy, input] : llvm::zip(copies, from))
+          whole(copy, input);
         return {};
       },
       [&]() -> Values {
@@ -528,9 +546,22 @@ void TileEmitter::copyRows(StringRef input, const SharedTile &to, Value thread,
       });
 }
 
+/// What is fetched next to each other is fetched together: one branch, and one
+/// place of a thread in all tiles.
 void TileEmitter::fetch(tile::FetchOp op) {
-  copyRows(op.getInput(), tiles.find(op.getTo())->second, tid, threads,
-           firstToken, rows, Value());
+  auto tileOf = [&](tile::FetchOp o) { return tiles.find(o.getTo())->second; };
+  auto together = [&](tile::FetchOp a, tile::FetchOp b) {
+    return a && b && tileOf(a).type == tileOf(b).type;
+  };
+  auto before = dyn_cast_or_null<tile::FetchOp>(op->getPrevNode());
+  if (together(before, op))
+    return;
+  askForNumbers();
+  SmallVector<RowCopy> copies;
+  for (tile::FetchOp next = op; next == op || together(op, next);
+       next = dyn_cast_or_null<tile::FetchOp>(next->getNextNode()))
+    copies.push_back({next.getInput(), tileOf(next)});
+  copyRows(copies, tid, threads, firstToken, rows);
 }
 
 void TileEmitter::exportTile(tile::ExportOp op) {

@@ -119,9 +119,9 @@ static int64_t teamsFor(const Graph &graph) {
 
 void Prepare::fetchInputs() {
   SmallVector<Value> needed = rowsNeeded(graph);
-  for (auto [name, columns] : RowMaths::vectorInputs(graph, needed)) {
+  const auto vectors = RowMaths::vectorInputs(graph, needed);
+  for (auto [name, columns] : vectors) {
     Value tile = b.alloc(b.shared(R, columns));
-    tile::FetchOp::create(b, name, tile);
     inputs[name] = tile;
     // A tile that products read as it is stays as it is.
     bool raw = llvm::any_of(graph.scores, [&, name = name](const Scores &s) {
@@ -131,6 +131,8 @@ void Prepare::fetchInputs() {
     if (columns == K && !raw)
       free.push_back(tile);
   }
+  for (auto [name, columns] : vectors) // Next to each other: one branch.
+    tile::FetchOp::create(b, name, inputs[name]);
   maths.emplace(b, graph, R, teams, inputs);
   // Columns come from memory as well: asked for now, they are there in time.
   if (graph.decay == Graph::Decay::Scalar)

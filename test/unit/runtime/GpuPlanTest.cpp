@@ -196,21 +196,22 @@ TEST_F(GpuPlanTest, ArgumentsOfABatch) {
   expected.chunks = 3;
   expected.segments = 3;
   expected.snapshot_every = 2;
-  // data, sequence, token, head, row, column, group, dtype.
+  // data, sequence, token, head, row, column, share, dtype.
+  constexpr uint32_t one = PLUM_GPU_SHARE(1), two = PLUM_GPU_SHARE(2);
   const plum_gpu_tensor tensors[] = {
-      {0, 0, 0, 12, 0, 0, 1, 0},                 // bias
-      {0, 9600, 240, 80, 0, 0, 2, 0},            // q
-      {0, 9600, 240, 80, 0, 0, 2, 0},            // k
-      {0, 1440, 36, 6, 0, 0, 1, 0},              // v
-      {0, 960, 24, 4, 0, 0, 1, 0},               // g
-      {0, 0, 0, 0, 0, 0, 1, 0},                  // initial S
-      {0, 0, 0, 0, 0, 0, 1, 0},                  // initial z
-      {0, 288, 0, 48, 12, 4, 1, 0},              // final S
-      {0, 96, 0, 16, 4, 4, 1, 0},                // final z: one index
-      {0, 2880, 72, 12, 0, 0, 1, 0},             // o
-      {0, 960, 24, 4, 0, 0, 1, 0},               // n
-      {0, 144, 144, 24, 6, 2, 1, PLUM_GPU_BF16}, // S.every: one a sequence
-      {0, 96, 96, 16, 4, 4, 1, 0}};              // z.every
+      {0, 0, 0, 12, 0, 0, one, 0},                 // bias
+      {0, 9600, 240, 80, 0, 0, two, 0},            // q
+      {0, 9600, 240, 80, 0, 0, two, 0},            // k
+      {0, 1440, 36, 6, 0, 0, one, 0},              // v
+      {0, 960, 24, 4, 0, 0, one, 0},               // g
+      {0, 0, 0, 0, 0, 0, one, 0},                  // initial S
+      {0, 0, 0, 0, 0, 0, one, 0},                  // initial z
+      {0, 288, 0, 48, 12, 4, one, 0},              // final S
+      {0, 96, 0, 16, 4, 4, one, 0},                // final z: one index
+      {0, 2880, 72, 12, 0, 0, one, 0},             // o
+      {0, 960, 24, 4, 0, 0, one, 0},               // n
+      {0, 144, 144, 24, 6, 2, one, PLUM_GPU_BF16}, // S.every: one a sequence
+      {0, 96, 96, 16, 4, 4, one, 0}};              // z.every
   std::copy(std::begin(tensors), std::end(tensors), expected.tensors);
   for (size_t i = 0; i < std::size(tensors); ++i)
     EXPECT_EQ(std::memcmp(&made->args.tensors[i], &expected.tensors[i],
@@ -237,10 +238,11 @@ TEST_F(GpuPlanTest, ArgumentsOfAPackedPool) {
   EXPECT_EQ(made->args.tokens, 50u);
   EXPECT_EQ(made->args.chunks, 6u); // 50 / 16 + 3
   EXPECT_EQ(made->args.segments, 1u);
-  plum_gpu_tensor expected = {0, 352, 0, 48, 4, 16, 1, PLUM_GPU_F32};
+  plum_gpu_tensor expected = {0,           352, 0, 48, 4, 16, PLUM_GPU_SHARE(1),
+                              PLUM_GPU_F32};
   EXPECT_EQ(std::memcmp(&made->args.tensors[5], &expected, sizeof expected), 0);
   EXPECT_EQ(std::memcmp(&made->args.tensors[7], &expected, sizeof expected), 0);
-  expected = {0, 16, 0, 8, 2, 2, 1, PLUM_GPU_BF16};
+  expected = {0, 16, 0, 8, 2, 2, PLUM_GPU_SHARE(1), PLUM_GPU_BF16};
   EXPECT_EQ(std::memcmp(&made->args.tensors[6], &expected, sizeof expected), 0);
   EXPECT_TRUE(made->pool);
 
@@ -273,6 +275,26 @@ TEST_F(GpuPlanTest, SnapshotsOfPackedSequences) {
             "error: there is room for 2 snapshots of state 'z");
   args.snapshots.clear(); // Not wanted.
   EXPECT_EQ(plan(args), "index 1; prepare 14; scan 16");
+}
+
+TEST_F(GpuPlanTest, SharedHeadsAreFoundWithoutADivision) {
+  auto own = [](uint64_t h, uint64_t g) {
+    return 2 * h * PLUM_GPU_SHARE(g) >> 32;
+  };
+  for (uint64_t g : {1, 2, 3, 5, 6, 7, 12, 48, 96, 1000, 4097, 46340, 65536}) {
+    uint64_t last = (uint64_t(1) << 31) / g - 1;
+    for (uint64_t h = 0; h <= last; h += h < 5000 ? 1 : last / 977 + 1)
+      ASSERT_EQ(own(h, g), h / g) << h << " of groups of " << g;
+    ASSERT_EQ(own(last, g), last / g) << g;
+    if (last >= g) // The last head before a multiple is the hardest.
+      ASSERT_EQ(own(last / g * g - 1, g), last / g - 1) << g;
+  }
+  RunArgs args = shapes(1, 1, 1 << 17);
+  args.inputs[0].shape[2] = 4;
+  EXPECT_EQ(plan(args),
+            "error: input 'q' has 4 heads for 131072, expected more where "
+            "there are so many\nnote: a kernel finds a shared head of at most "
+            "2^31 / 32768 heads");
 }
 
 TEST_F(GpuPlanTest, RowsMustBeAligned) {

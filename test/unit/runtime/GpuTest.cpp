@@ -499,20 +499,21 @@ TEST_F(GpuCApiTest, PlansOnceAndLaunchesOften) {
   expected.heads = 3;
   expected.chunks = 3;
   expected.segments = 2;
+  constexpr uint32_t own = PLUM_GPU_SHARE(1); // No heads are shared.
   const plum_gpu_tensor tensors[] = {
-      {address(x.bias.data()), 0, 0, 12, 0, 0, 1, 0},
-      {address(x.q.data()), 1920, 48, 16, 0, 0, 1, 0},
-      {address(x.k.data()), 1920, 48, 16, 0, 0, 1, 0},
-      {address(x.v.data()), 720, 18, 6, 0, 0, 1, 0},
-      {address(x.g.data()), 480, 12, 4, 0, 0, 1, 0},
-      {0, 0, 0, 0, 0, 0, 1, 0},
-      {0, 0, 0, 0, 0, 0, 1, 0},
-      {address(x.S.data()), 144, 0, 48, 12, 4, 1, 0},
-      {address(x.z.data()), 48, 0, 16, 4, 4, 1, 0},
-      {address(x.o.data()), 1440, 36, 12, 0, 0, 1, 0},
-      {address(x.n.data()), 480, 12, 4, 0, 0, 1, 0},
-      {0, 0, 0, 0, 0, 0, 1, 0},
-      {0, 0, 0, 0, 0, 0, 1, 0}};
+      {address(x.bias.data()), 0, 0, 12, 0, 0, own, 0},
+      {address(x.q.data()), 1920, 48, 16, 0, 0, own, 0},
+      {address(x.k.data()), 1920, 48, 16, 0, 0, own, 0},
+      {address(x.v.data()), 720, 18, 6, 0, 0, own, 0},
+      {address(x.g.data()), 480, 12, 4, 0, 0, own, 0},
+      {0, 0, 0, 0, 0, 0, own, 0},
+      {0, 0, 0, 0, 0, 0, own, 0},
+      {address(x.S.data()), 144, 0, 48, 12, 4, own, 0},
+      {address(x.z.data()), 48, 0, 16, 4, 4, own, 0},
+      {address(x.o.data()), 1440, 36, 12, 0, 0, own, 0},
+      {address(x.n.data()), 480, 12, 4, 0, 0, own, 0},
+      {0, 0, 0, 0, 0, 0, own, 0},
+      {0, 0, 0, 0, 0, 0, own, 0}};
   std::copy(std::begin(tensors), std::end(tensors), expected.tensors);
   const char *symbols[] = {"prepare", "summary", "combine", "scan"};
   const unsigned grids[] = {18, 6, 6, 24}, blocks[] = {128, 96, 32, 96},

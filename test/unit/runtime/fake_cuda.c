@@ -406,7 +406,8 @@ static char *row(const plum_gpu_args *args, int tensor, int64_t sequence,
                  int64_t token, int64_t head) {
   const plum_gpu_tensor *t = &args->tensors[tensor];
   return (char *)(uintptr_t)t->data + sequence * t->sequence +
-         token * t->token + head / t->group * t->head;
+         token * t->token +
+         (int64_t)(2 * (uint64_t)head * t->share >> 32) * t->head;
 }
 static float f32(const char *address, int64_t i) {
   return ((const float *)address)[i];
