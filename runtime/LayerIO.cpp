@@ -5,11 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/LayerIO.h"
+#include "runtime/LayerTensors.h"
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <set>
 
 namespace plum::runtime {
@@ -63,7 +62,7 @@ public:
     if (manifest.growingState())
       if (Status s = readRows(); !s)
         return s;
-    if (Status s = allocateResults(); !s)
+    if (Status s = allocateResults(manifest, options, before, run); !s)
       return s;
     warnAboutOthers();
     // What is left to check needs every view.
@@ -89,27 +88,13 @@ private:
             {}};
   }
 
-  Result<void *> allocate(int64_t count, DType dtype) {
-    AlignedBuffer buffer;
-    size_t bytes = 0;
-    if (__builtin_mul_overflow(size_t(count), byteSize(dtype), &bytes) ||
-        !buffer.reserve(bytes))
-      return Error{"",
-                   "no memory for a tensor of " + std::to_string(count) +
-                       " values",
-                   {}};
-    std::memset(buffer.data(), 0, bytes);
-    run.buffers.push_back(std::move(buffer));
-    return static_cast<void *>(run.buffers.back().data());
-  }
-
   /// The tensor's values as `dtype`: in the file where they lie aligned, else
   /// copied, or widened to f32.
   Result<void *> values(const FileTensor &tensor, DType dtype) {
     auto address = reinterpret_cast<uintptr_t>(tensor.data.data());
     if (tensor.dtype == dtype && address % byteSize(dtype) == 0)
       return static_cast<void *>(const_cast<std::byte *>(tensor.data.data()));
-    Result<void *> copy = allocate(tensor.elements(), dtype);
+    Result<void *> copy = allocate(run, tensor.elements(), dtype);
     if (!copy)
       return copy;
     if (tensor.dtype == dtype) {
@@ -238,8 +223,8 @@ private:
       if (!data)
         return data.error();
       run.args.initialStates.push_back(
-          stateView(state, *data, *tensor->dtype, tensor->shape[0],
-                    tensor->shape[1], tensor->shape[2]));
+          stateView(state, options.layout, *data, *tensor->dtype,
+                    tensor->shape[0], tensor->shape[1], tensor->shape[2]));
     }
     return Status::ok();
   }
@@ -328,85 +313,6 @@ private:
       std::reverse(shape.begin(), shape.end());
     return shape;
   }
-  /// `room` is for the rows of a growing state.
-  TensorView stateView(const ManifestTensor &state, void *data, DType dtype,
-                       int64_t n, int64_t heads, int64_t room) const {
-    auto [rows, cols] = stateExtents(state, options.layout);
-    return TensorView::dense(data, dtype, n, heads, state.grows ? room : rows,
-                             cols);
-  }
-
-  Status allocateResults() {
-    const Problem &p = run.problem;
-    for (const ManifestTensor &output : manifest.outputs) {
-      TensorView view = TensorView::dense(nullptr, output.dtype, p.batch,
-                                          p.tokens, p.heads, output.elements());
-      if (Status s = allocateView(view); !s)
-        return s;
-      run.args.outputs.push_back(view);
-    }
-    int64_t room = 0;
-    for (int64_t rows : run.rows)
-      room = std::max(room, rows);
-    for (size_t i = 0; i < manifest.states.size(); ++i) {
-      const ManifestTensor &state = manifest.states[i];
-      bool given = !run.args.initialStates.empty();
-      DType dtype = options.stateDtype.value_or(
-          given ? run.args.initialStates[i].dtype : DType::F32);
-      int64_t count = run.args.slots ? run.args.initialStates[i].shape[0]
-                                     : int64_t(p.sequences.size());
-      TensorView view =
-          stateView(state, nullptr, dtype, count, p.stateHeads(i), room);
-      if (Status s = allocateView(view); !s)
-        return s;
-      run.args.finalStates.push_back(view);
-      if (run.args.slots && state.grows)
-        copyRows(run.args.initialStates[i], view);
-      else if (run.args.slots)
-        copyPool(run.args.initialStates[i], view);
-      if (options.snapshotEvery > 0) {
-        view = stateView(state, nullptr, dtype, p.snapshotCount, p.heads, 0);
-        if (Status s = allocateView(view); !s)
-          return s;
-        run.args.snapshots.push_back(view);
-      }
-    }
-    return Status::ok();
-  }
-  Status allocateView(TensorView &view) {
-    int64_t count = 1;
-    for (int64_t extent : view.shape)
-      if (__builtin_mul_overflow(count, extent, &count))
-        count = std::numeric_limits<int64_t>::max();
-    Result<void *> data = allocate(count, view.dtype);
-    if (!data)
-      return data.error();
-    view.data = *data;
-    return Status::ok();
-  }
-  /// The slots that no sequence uses go through as they are.
-  static void copyPool(const TensorView &from, const TensorView &to) {
-    if (from.elements() != to.elements())
-      return; // checkProblem says what is wrong.
-    if (from.dtype == to.dtype)
-      std::memcpy(to.data, from.data,
-                  size_t(from.elements()) * byteSize(from.dtype));
-    else
-      for (size_t i = 0; i < size_t(from.elements()); ++i)
-        storeFromDouble(to.data, to.dtype, i,
-                        loadAsDouble(from.data, from.dtype, i));
-  }
-
-  /// The same of a growing state, of which there may then be room for more.
-  void copyRows(const TensorView &from, const TensorView &to) const {
-    for (int64_t slot = 0; slot < from.shape[0]; ++slot)
-      for (int64_t head = 0; head < from.shape[1]; ++head)
-        for (int64_t i = 0; i < before[size_t(slot)] * from.shape[3]; ++i)
-          storeFromDouble(
-              to.at(slot, head, 0), to.dtype, size_t(i),
-              loadAsDouble(from.at(slot, head, 0), from.dtype, size_t(i)));
-  }
-
   void warnAboutOthers() {
     for (const FileTensor &tensor : file.tensors())
       if (!known.count(tensor.name) && !tensor.name.starts_with("expected."))
