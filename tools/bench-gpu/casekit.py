@@ -245,8 +245,10 @@ class Kit:
             final = torch.full((count, H, *kv), math.nan, device=self.device)
         run = Tensors(t.inputs, t.params, {entry["name"]: o}, t.initial, {"S": final}, t.cu_seqlens, t.slots)
         if every:
-            run.every = every
-            run.snapshots = {"S": torch.full((B * (T // every), H, *kv), math.nan, device=self.device)}
+            run.every, kept = every, B * (T // every)
+            if t.cu_seqlens is not None and not self.handle.on_gpu:  # which asks for the most there can be
+                kept = int((t.cu_seqlens.diff() // every).sum())
+            run.snapshots = {"S": torch.full((kept, H, *kv), math.nan, device=self.device)}
         if self.handle.on_gpu:
             plan = self.handle.plan(run, form=how.form, chunk=how.chunk, segments=how.segments, layout=layout)
             plan.workspace.fill_(255)

@@ -220,6 +220,30 @@ def continued(kit):
             kit.same(how, "state as [V, K]", Values(turned.o, {"S": turned.S["S"].mT}), once, None)
 
 
+@case("C15", FAMILY, 128, 64)
+def continued_packed(kit):
+    """Snapshots of packed sequences, one after the other, are those of each alone."""
+    offsets, every = [0, 0, 130, 194, 195, 258, 450], 64
+    t = decayed(kit, 215, 1, 453, 2, kit.n(215, 4, 1, 453, 2, 128) - 4, offsets=offsets,
+                S=0.25 * kit.n(215, 6, 6, 2, 128, 64))
+    for how in kit.configurations(453):
+        if how.chunk > every:
+            continue
+        with kit.one(how):
+            kit.run(t, how, every=every)
+            packed, alone = kit.snapshots, []
+            for n, (begin, end) in enumerate(zip(offsets, offsets[1:])):
+                part = Tensors({name: kit.rows(x[:, begin:end]) for name, x in t.inputs.items()}, t.params, {},
+                               {"S": t.initial["S"][n:n + 1]})
+                if end - begin >= every:
+                    kit.run(part, kit.fits(how, end - begin), every=every)
+                    alone.append(kit.snapshots)
+            alone = torch.cat(alone)
+            kit.same(how, "packed", Values({}, {"S": packed[:len(alone)]}), Values({}, {"S": alone}))
+            if not bool(packed[len(alone):].isnan().all()):
+                kit.wrong(how, "a snapshot of no sequence was written")
+
+
 @case("C17", FAMILY, 128, 128)
 def pool(kit):
     slots, H = [7, 0, 3, 12, 9, -1, -1, -1], 4
