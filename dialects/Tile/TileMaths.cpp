@@ -294,7 +294,8 @@ LogicalResult DotBlocksOp::verify() {
       return failure();
   // dot_blocks_c2
   const int64_t whole = k * teamsAround(*this);
-  if (failed(expectTile(*this, "a tile", getY(), m, whole)))
+  if (failed(expectTile(*this, "a tile", getY(), m, whole)) ||
+      (getLow() && failed(expectTile(*this, "a low tile", getLow(), m, whole))))
     return failure();
   // dot_blocks_c3
   if (getScale() && getDiagonal())
@@ -329,7 +330,14 @@ LogicalResult InverseOp::verify() {
       failed(expectTile(*this, "scratch", getBlocks(), m, m)) ||
       failed(expectTile(*this, "scratch", getDiagonal(), m, 20)))
     return failure();
-  if (getTo() == getBlocks())
+  if (getLow() &&
+      (failed(expectTile(*this, "a low tile", getLow(), m, m)) ||
+       failed(expectTile(*this, "low scratch", getLowBlocks(), m, m))))
+    return failure();
+  llvm::SmallDenseSet<Value, 4> apart{getTo(), getBlocks()};
+  if (getLow())
+    apart.insert_range(ArrayRef<Value>{getLow(), getLowBlocks()});
+  if (apart.size() != (getLow() ? 4 : 2))
     return emitOpError() << "expects scratch apart from the result";
   // inverse_c3
   if (failed(expectLayout(*this, "the matrix", getValue(), LayoutKind::Acc)))

@@ -461,10 +461,11 @@ def Tile_DotBlocksOp : Tile_Letter<"dot_blocks", "M", [Pure, AttrSizedOperandSeg
     > J = j / 16, else 0: the blocks of x y^T below the diagonal. f is 1, or, between
     blocks that are not neighbours, row (I - 1) (I - 2) / 2 + J of `scale`; y f is
     rounded. With `diagonal`, I = J belongs to the result as well. In a kernel of
-    P teams c runs over the team's channels.
+    P teams c runs over the team's channels. With `low` y is the sum of two tiles, of
+    which the second has what the first lacks, and y f is two bf16 terms as well.
 
     Constraints: (C1) every x is [m, k], and has a result [m, m]; there is one. (C2)
-    y is [m, k P]. (C3) `scale` is [(b - 1) (b - 2) / 2, k P] for b = m / 16 blocks,
+    y and `low` are [m, k P]. (C3) `scale` is [(b - 1) (b - 2) / 2, k P] for b = m / 16 blocks,
     and excludes `diagonal`. (C4) layouts: acc.
 
     Example:
@@ -478,12 +479,12 @@ def Tile_DotBlocksOp : Tile_Letter<"dot_blocks", "M", [Pure, AttrSizedOperandSeg
     }
     ```
   }];
-  let arguments = (ins Variadic<Tile_Matrix16>:$x, Tile_Shared16:$y, Optional<Tile_Shared32>:$scale,
-                       UnitAttr:$diagonal);
+  let arguments = (ins Variadic<Tile_Matrix16>:$x, Tile_Shared16:$y, Optional<Tile_Shared16>:$low,
+                       Optional<Tile_Shared32>:$scale, UnitAttr:$diagonal);
   let results = (outs Variadic<Tile_Matrix32>:$results);
   let assemblyFormat = [{
-    `(` $x `:` type($x) `)` `,` $y `:` type($y) (`scaled` $scale^ `:` type($scale))? (`diagonal` $diagonal^)?
-    attr-dict `->` type($results)
+    `(` $x `:` type($x) `)` `,` $y `:` type($y) (`low` $low^ `:` type($low))?
+    (`scaled` $scale^ `:` type($scale))? (`diagonal` $diagonal^)? attr-dict `->` type($results)
   }];
   let hasVerifier = 1;
 }
@@ -510,7 +511,7 @@ def Tile_PlaceDiagOp : Tile_Letter<"place_diag", "M", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Tile_InverseOp : Tile_Op<"inverse"> {
+def Tile_InverseOp : Tile_Op<"inverse", [AttrSizedOperandSegments]> {
   let summary = "invert I - N, transposed";
   let description = [{
     Formula: `to[j, i] = s[j] (I - N)^-1[i, j]`, N [m, m] strictly lower triangular, s =
@@ -518,24 +519,33 @@ def Tile_InverseOp : Tile_Op<"inverse"> {
     tensor cores with bf16 operands. `scratch` holds blocks and one diagonal. The
     team's barriers are inside; `to` is complete after one more.
 
-    Constraints: (C1) N is square, and s has as many elements as N rows. (C2) `to`
-    and the first scratch tile are bf16 [m, m] and not the same, the second is f32
-    [m, 20]. (C3) layouts: acc, of s acc_col.
+    With `low` every number has two bf16 terms, the second being what the first one
+    lacks: operands of the merges have, and of the result `to` holds the first ones
+    and `low` the second. `low ... scratch` is for the second terms of the blocks.
+
+    Constraints: (C1) N is square, and s has as many elements as N rows. (C2) `to`,
+    the first scratch tile, `low` and its scratch are bf16 [m, m] and all different,
+    the second scratch tile is f32 [m, 20]. (C3) layouts: acc, of s acc_col.
 
     Example:
     ```mlir
     func.func @inverse(%N: tensor<64x64xf32>, %s: tensor<64xf32>, %to: !tile.shared<64, 64, bf16>,
-                       %b: !tile.shared<64, 64, bf16>, %d: !tile.shared<64, 20, f32>) {
+                       %b: !tile.shared<64, 64, bf16>, %d: !tile.shared<64, 20, f32>,
+                       %l: !tile.shared<64, 64, bf16>, %c: !tile.shared<64, 64, bf16>) {
       tile.inverse %N scaled %s : tensor<64xf32> to %to scratch %b, %d
+          : tensor<64x64xf32>, <64, 64, bf16>, <64, 64, bf16>, <64, 20, f32>
+      tile.inverse %N to %to scratch %b, %d low %l scratch %c : !tile.shared<64, 64, bf16>, !tile.shared<64, 64, bf16>
           : tensor<64x64xf32>, <64, 64, bf16>, <64, 64, bf16>, <64, 20, f32>
       return
     }
     ```
   }];
   let arguments = (ins Tile_Matrix32:$value, Optional<Tile_Vector>:$scale, Tile_Shared16:$to,
-                       Tile_Shared16:$blocks, Tile_Shared32:$diagonal);
+                       Tile_Shared16:$blocks, Tile_Shared32:$diagonal,
+                       Optional<Tile_Shared16>:$low, Optional<Tile_Shared16>:$lowBlocks);
   let assemblyFormat = [{
-    $value (`scaled` $scale^ `:` type($scale))? `to` $to `scratch` $blocks `,` $diagonal attr-dict
+    $value (`scaled` $scale^ `:` type($scale))? `to` $to `scratch` $blocks `,` $diagonal
+    (`low` $low^ `scratch` $lowBlocks `:` type($low) `,` type($lowBlocks))? attr-dict
     `:` type($value) `,` type($to) `,` type($blocks) `,` type($diagonal)
   }];
   let hasVerifier = 1;

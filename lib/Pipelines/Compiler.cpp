@@ -243,6 +243,7 @@ Status Compilation::run(StringRef last) {
     phase.sm = chip->sm;
     phase.slice = options.slice;
     phase.stages = options.stages;
+    phase.terms = options.precision == Precision::Robust ? 2 : 1;
   }
   for (const Phase &each : phasesFor(chip ? Machine::GPU : Machine::CPU)) {
     if (each.name == "chunk" && options.form != Form::Step) {

@@ -71,6 +71,7 @@ static void toTile(OpPassManager &pm, const PhaseOptions &options) {
   tile.shared = gpuChipOf(options.sm).sharedBytes;
   tile.slice = options.slice;
   tile.stages = options.stages;
+  tile.terms = options.terms;
   pm.addPass(createToTilePass(tile));
   pm.addNestedPass<tile::KernelOp>(createFoldMathsPass());
   pm.addNestedPass<tile::KernelOp>(createAssignLayoutsPass());
@@ -139,6 +140,9 @@ struct PhasePipelineOptions : public PassPipelineOptions<PhasePipelineOptions> {
   Option<int64_t> stages{*this, "stages",
                          llvm::cl::desc("stages of a scan's rings"),
                          llvm::cl::init(0)};
+  Option<int64_t> terms{*this, "terms",
+                        llvm::cl::desc("bf16 terms of an fp32 operand"),
+                        llvm::cl::init(1)};
 };
 } // namespace
 
@@ -161,6 +165,7 @@ void plum::registerPipelines() {
           options.sm = given.sm;
           options.slice = given.slice;
           options.stages = given.stages;
+          options.terms = given.terms;
           build(pm, options);
         }));
   }

@@ -6,7 +6,8 @@
 // The step kernel of every shipped layer, of layers nobody ships and of drawn
 // ones against float64, with states as an inference engine keeps them: in a
 // pool of slots, updated in place, in either layout and as f32 or bf16. Case
-// C17's limits: states within 1e-6, outputs (bf16) within 3e-3.
+// C17's limits: states within 1e-6, outputs (bf16) within 3e-3; with f32 inputs
+// and outputs 2e-6.
 //
 //===----------------------------------------------------------------------===//
 
@@ -173,7 +174,7 @@ TEST_P(ShippedSteps, BitsDoNotDependOnTheBatch) {
 }
 
 //===----------------------------------------------------------------------===//
-// The numbered case
+// The numbered cases
 //===----------------------------------------------------------------------===//
 
 TEST(StepCases, C17DecodeFromAnIndexedPool) {
@@ -200,6 +201,22 @@ TEST(StepCases, C17DecodeFromAnIndexedPool) {
         expectSame(got, dense, "other indices, padded slots");
       dense = got;
     }
+}
+
+/// With inputs in f32 (--precision f32) nothing is rounded to 16 bits: C23.
+TEST(StepCases, C23ReflectionsInF32) {
+  Layer &layer = Layer::get(localSpec("deltanet_raw", {{"K", 64}, {"V", 64}}),
+                            Precision::F32);
+  Data data(layer, {.tokens = 256, .heads = 2});
+  data.fill("q", unitRows(123, 1, 64));
+  data.fill("k", unitRows(123, 2, 64));
+  data.fill("v", normal(123, 3));
+  data.fill("beta", [](int64_t i) {
+    return i / 2 % 8 ? 2 * sigmoid(2 * portableNormal(123, 5, uint32_t(i))) : 2;
+  });
+  Placing placing;
+  expectEmulated(data, placing, emulate(layer, data, placing),
+                 reference(layer, data), 2e-6, 2e-6, "C23");
 }
 
 //===----------------------------------------------------------------------===//

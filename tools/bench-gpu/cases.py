@@ -94,9 +94,16 @@ def identical_keys(kit):
         change = {"k": key.expand(1, T, 1, 128), "v": v, "b": b, "beta": torch.sigmoid(b)}
         t = decayed(kit, 105, 1, T, 1, torch.full((1, T, 1, 128), -12.0, dtype=torch.float64, device=kit.device),
                     change)
-        loose = {"R": 6e-2, "W": 2e-1, "M": 2e-1, "S": 1e-1}  # required of bf16 operands
-        kit.check(t, f"T={T}", lambda how: loose if kit.narrow and not robust and how.form == plumrt.CHUNK else None,
-                  (0, 0.07352, 0, 0.4754) if T == 1024 else None)
+        # Required of bf16 operands; and what one term comes to where chunks are
+        # small: keys are rounded at the same places in each of them.
+        loose = {"R": 6e-2, "W": 2e-1, "M": 2e-1, "S": 1e-1}
+        small = {"R": 1.3e-1, "W": 3e-1, "M": 2e-1, "S": 2.2e-1}
+
+        def limits(how):
+            if not kit.narrow or robust or how.form != plumrt.CHUNK:
+                return None
+            return loose if how.chunk >= 64 else small
+        kit.check(t, f"T={T}", limits, (0, 0.07352, 0, 0.4754) if T == 1024 else None)
 
 
 @case("C07", ("gdn_raw", "deltanet_raw"), 64, 64)

@@ -38,8 +38,10 @@ void SpecArguments::declare(CLI::App &verb) {
       ->type_name("C");
   verb.add_option(
           "--precision", precision,
-          "default, robust or f32; f32 takes 16-bit inputs and outputs as f32 "
-          "(CPU products are fp32 in all three)")
+          "default, robust (on a GPU: two bf16 terms where roundings add up) "
+          "or "
+          "f32 (16-bit inputs and outputs are taken as f32; on a GPU steps "
+          "only). CPU products are fp32 in all three")
       ->check(CLI::IsMember({"default", "robust", "f32"}))
       ->capture_default_str();
   verb.add_option("--target", target,

@@ -58,11 +58,13 @@ def ToTilePass : Pass<"chunk-to-tile", "::mlir::ModuleOp"> {
 
     bf16 products with fp32 accumulators; decays are exponentials of sums of
     logarithms relative to anchors, none of them above 1 unless a bound is
-    proven.
+    proven. With `terms` = 2, where the layer erases, numbers that would be rounded on
+    the way from state to state are two bf16 terms: Scan.cpp says which.
   }];
   let options = [
     Option<"slice", "slice", "int64_t", "0", "columns of V per team of the scan (0: 64, or all)">,
     Option<"stages", "stages", "int64_t", "0", "stages of the scan's rings (0: what fits)">,
+    Option<"terms", "terms", "int64_t", "1", "bf16 terms of an fp32 operand, 1 or 2">,
     Option<"shared", "shared", "int64_t", "232448", "bytes of shared memory that a CTA can have">
   ];
   let dependentDialects = ["::plum::tile::TileDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];

@@ -31,7 +31,7 @@ struct PhaseOptions {
   int64_t registers = 32;                   ///< Vector registers.
   bool x86 = true;                          ///< The CPU is an x86.
   int64_t sm = 90;                          ///< The GPU: 80, or 90 for sm_90a.
-  int64_t slice = 0, stages = 0;            ///< Of a scan, see ToTilePass.
+  int64_t slice = 0, stages = 0, terms = 1; ///< Of a scan, see ToTilePass.
 };
 
 /// Kinds of targets; a phase is for one or for all.

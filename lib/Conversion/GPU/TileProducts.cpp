@@ -195,12 +195,15 @@ tile::PlaceDiagOp TileEmitter::placeOf(Value product) {
 }
 
 void TileEmitter::dotBlocks(tile::DotBlocksOp op) {
-  SharedTile y = tiles.find(op.getY())->second;
-  const int64_t count = op.getX().size(), rows = y.type.getRows(),
+  SmallVector<SharedTile, 2> y{tiles.find(op.getY())->second};
+  if (op.getLow())
+    y.push_back(tiles.find(op.getLow())->second);
+  const int64_t count = op.getX().size(), rows = y[0].type.getRows(),
                 blocks = rows / 16;
   const int64_t depth = tensorOf(op.getX()[0]).getDimSize(1);
   if (teams > 1)
-    y.base = p.at(y.base, p.mul(team, depth / 64 * rows * 128));
+    for (SharedTile &term : y)
+      term.base = p.at(term.base, p.mul(team, depth / 64 * rows * 128));
   SmallVector<Values> x;
   for (Value v : op.getX())
     x.push_back(use(v));
@@ -212,6 +215,23 @@ void TileEmitter::dotBlocks(tile::DotBlocksOp op) {
       placed.append(use(place.getBlocks()));
   if (placed.size() != types.size())
     placed.clear();
+  // Fragments `half` and `half` + 2 of y times the factors of their columns.
+  auto scalePairs = [&](MutableArrayRef<Values> terms, int64_t half, Value s) {
+    Value s0 = p.element(s, 0), s1 = p.element(s, 1);
+    if (terms.size() == 1) {
+      Value factors = p.pack(s0, s1);
+      for (int64_t i : {half, half + 2})
+        terms[0][i] = p.mulPair(terms[0][i], factors);
+      return;
+    }
+    for (int64_t i : {half, half + 2}) {
+      Value &hi = terms[0][i], &lo = terms[1][i];
+      Value a = p.fmul(p.fadd(p.low(hi), p.low(lo)), s0);
+      Value b = p.fmul(p.fadd(p.high(hi), p.high(lo)), s1);
+      hi = p.pack(a, b);
+      lo = p.pack(p.fsub(a, p.low(hi)), p.fsub(b, p.high(hi)));
+    }
+  };
   for (int64_t J = 0; J < blocks; ++J) {
     auto product = [&](bool scaled) -> Values {
       Values acc(8 * count, p.f32(0));
@@ -227,26 +247,26 @@ void TileEmitter::dotBlocks(tile::DotBlocksOp op) {
           scaleAt = p.at(scaleAt, p.mul(team, depth * 4));
       }
       for (int64_t k = 0; k < depth / 16; ++k) {
-        Value at = p.at(y.base, p.bitXor(matrixOffset(p.i32(0), 0, true),
-                                         p.i32(k % 4 * 32)));
-        Values f =
-            p.ldmatrix4(p.at(at, k / 4 * rows * 128 + J * 16 * 128), false);
-        if (scaleAt) { // On y, which all x meet.
-          Type pair = p.vec(p.getF32Type(), 2);
-          for (int64_t half : {0, 1}) {
-            Value s = p.load(pair, p.at(scaleAt, k * 64 + half * 32));
-            Value factors = p.pack(p.element(s, 0), p.element(s, 1));
-            for (int64_t h : {0, 1})
-              f[2 * h + half] = p.mulPair(f[2 * h + half], factors);
-          }
+        SmallVector<Values, 2> terms;
+        for (const SharedTile &term : y) {
+          Value at = p.at(term.base, p.bitXor(matrixOffset(p.i32(0), 0, true),
+                                              p.i32(k % 4 * 32)));
+          terms.push_back(
+              p.ldmatrix4(p.at(at, k / 4 * rows * 128 + J * 16 * 128), false));
         }
-        for (int64_t i = 0; i < count; ++i)
-          for (int64_t h : {0, 1}) {
-            int64_t to = 8 * i + 4 * h;
-            Values d = p.mma(ArrayRef(x[i]).slice(4 * k, 4), f[2 * h],
-                             f[2 * h + 1], ArrayRef(acc).slice(to, 4));
-            std::copy(d.begin(), d.end(), acc.begin() + to);
-          }
+        if (scaleAt) // On y, which all x meet.
+          for (int64_t half : {0, 1})
+            scalePairs(terms, half,
+                       p.load(p.vec(p.getF32Type(), 2),
+                              p.at(scaleAt, k * 64 + half * 32)));
+        for (const Values &f : terms)
+          for (int64_t i = 0; i < count; ++i)
+            for (int64_t h : {0, 1}) {
+              int64_t to = 8 * i + 4 * h;
+              Values d = p.mma(ArrayRef(x[i]).slice(4 * k, 4), f[2 * h],
+                               f[2 * h + 1], ArrayRef(acc).slice(to, 4));
+              std::copy(d.begin(), d.end(), acc.begin() + to);
+            }
       }
       return acc;
     };

@@ -14,6 +14,9 @@
 // left operand. No power of N is formed: for correlated keys they grow without
 // bound while the inverse does not.
 //
+// Numbers that are operands or results are one bf16 term, or two: what the
+// first one lacks is the second.
+//
 //===----------------------------------------------------------------------===//
 
 #include "TileEmitter.h"
@@ -23,26 +26,42 @@ using namespace plum;
 using namespace plum::gpu;
 
 void TileEmitter::inverse(tile::InverseOp op) {
-  const SharedTile scratch = tiles.find(op.getBlocks())->second;
+  using Terms = SmallVector<Values, 2>;
+  SmallVector<SharedTile, 2> scratch{tiles.find(op.getBlocks())->second};
+  SmallVector<SharedTile, 2> to{tiles.find(op.getTo())->second};
+  if (op.getLow()) {
+    scratch.push_back(tiles.find(op.getLowBlocks())->second);
+    to.push_back(tiles.find(op.getLow())->second);
+  }
+  const size_t count = to.size();
   const SharedTile table = tiles.find(op.getDiagonal())->second;
-  const SharedTile to = tiles.find(op.getTo())->second;
-  const int64_t R = to.type.getRows(), blocks = R / 16;
+  const int64_t R = to[0].type.getRows(), blocks = R / 16;
   Values n = use(op.getValue());
   Values scale;
   if (op.getScale())
     scale = use(op.getScale());
 
   auto packed = [&](ArrayRef<Value> eight) {
-    Values out;
-    for (int64_t i = 0; i < 8; i += 2)
-      out.push_back(p.pack(eight[i], eight[i + 1]));
+    Terms out(count);
+    for (int64_t i = 0; i < 8; i += 2) {
+      Value pair = p.pack(eight[i], eight[i + 1]);
+      out[0].push_back(pair);
+      if (count > 1)
+        out[1].push_back(p.pack(p.fsub(eight[i], p.low(pair)),
+                                p.fsub(eight[i + 1], p.high(pair))));
+    }
     return out;
+  };
+  auto storeTerms = [&](ArrayRef<SharedTile> tile, Value I, Value J,
+                        const Terms &terms) {
+    for (auto [at, four] : llvm::zip(tile, terms))
+      storeBlock(at, I, J, four);
   };
 
   // N below the diagonal, as right operands of the merges.
   for (int64_t J = 0; J + 1 < blocks; ++J)
     p.ifThen(p.lt(p.i32(J), warp), [&] {
-      storeBlock(scratch, warp, p.i32(J), packed(ArrayRef(n).slice(8 * J, 8)));
+      storeTerms(scratch, warp, p.i32(J), packed(ArrayRef(n).slice(8 * J, 8)));
     });
   // N on the diagonal, transposed, in fp32: row j of the table holds N[., j].
   Values mine(ArrayRef(n).take_front(8));
@@ -80,8 +99,12 @@ void TileEmitter::inverse(tile::InverseOp op) {
         p.bitXor(p.add(p.shl(p.bitAnd(warp, 3), 1), p.shr(c, 3)), p.i32(i));
     Value offset = p.add(p.add(p.shl(row, 7), p.shl(piece, 4)),
                          p.add(p.shl(p.bitAnd(c, 7), 1), panel));
-    p.storeHalf(p.select(second, x[i + 8], x[i]), p.at(scratch.base, offset),
-                true);
+    Value number = p.select(second, x[i + 8], x[i]);
+    for (const SharedTile &tile : scratch) {
+      p.storeHalf(number, p.at(tile.base, offset), true);
+      if (count > 1)
+        number = p.fsub(number, p.low(p.pack(number, number)));
+    }
   }
   teamBarrier();
 
@@ -90,36 +113,55 @@ void TileEmitter::inverse(tile::InverseOp op) {
     if (!scale.empty())
       for (int64_t i = 0; i < 8; ++i)
         scaled[i] = p.fmul(scaled[i], scale[i % 4 / 2]);
-    storeBlock(to, warp, I, packed(scaled));
+    storeTerms(to, warp, I, packed(scaled));
   };
+  const Terms none(count, Values(4, p.i32(0)));
   for (int64_t I = 0; I + 1 < blocks; ++I)
     p.ifThen(p.lt(p.i32(I), warp),
-             [&] { storeBlock(to, warp, p.i32(I), Values(4, p.i32(0))); });
+             [&] { storeTerms(to, warp, p.i32(I), none); });
 
   for (int64_t I = blocks; I < (blocks + 3) / 4 * 4; ++I)
-    storeBlock(to, warp, p.i32(I), Values(4, p.i32(0))); // The panel's rest.
+    storeTerms(to, warp, p.i32(I), none); // The panel's rest.
 
-  SmallVector<Values> column; // X_KJ transposed, K = J, J + 1, ...
-  column.push_back(p.ldmatrix4(blockAt(scratch, warp, warp, true), true));
+  SmallVector<Terms> column(1); // X_KJ transposed, K = J, J + 1, ...
   {
     Values wide;
-    for (Value pair : column[0])
-      wide.append({p.low(pair), p.high(pair)});
+    for (const SharedTile &tile : scratch) {
+      column[0].push_back(p.ldmatrix4(blockAt(tile, warp, warp, true), true));
+      Values term;
+      for (Value pair : column[0].back())
+        term.append({p.low(pair), p.high(pair)});
+      if (wide.empty())
+        wide = term;
+      else
+        for (auto [sum, v] : llvm::zip(wide, term))
+          sum = p.fadd(sum, v);
+    }
     storeColumn(warp, wide);
   }
-  auto times = [&](ArrayRef<Value> a, Value I, Value K, Values acc) {
-    Values f = p.ldmatrix4(blockAt(scratch, I, K, true), false);
-    for (int64_t h : {0, 1}) {
-      Values d =
-          p.mma(a, f[2 * h], f[2 * h + 1], ArrayRef(acc).slice(4 * h, 4));
-      std::copy(d.begin(), d.end(), acc.begin() + 4 * h);
+  /// Without the products of two second terms.
+  auto times = [&](const Terms &a, Value I, Value K, Values acc) {
+    for (size_t j = 0; j < count; ++j) {
+      Values f = p.ldmatrix4(blockAt(scratch[j], I, K, true), false);
+      for (size_t i = 0; i + j < count; ++i)
+        for (int64_t h : {0, 1}) {
+          Values d = p.mma(a[i], f[2 * h], f[2 * h + 1],
+                           ArrayRef(acc).slice(4 * h, 4));
+          std::copy(d.begin(), d.end(), acc.begin() + 4 * h);
+        }
     }
     return acc;
   };
   for (int64_t d = 1; d < blocks; ++d) {
     Value I = p.add(warp, d);
-    SmallVector<Type> types(4, p.getI32Type());
-    column.push_back(p.ifElse(
+    SmallVector<Type> types(4 * count, p.getI32Type());
+    auto flat = [](const Terms &terms) {
+      Values all;
+      for (const Values &four : terms)
+        all.append(four);
+      return all;
+    };
+    Values all = p.ifElse(
         p.lt(I, p.i32(blocks)), types,
         [&]() -> Values {
           Values acc(8, p.f32(0));
@@ -127,9 +169,12 @@ void TileEmitter::inverse(tile::InverseOp op) {
             acc = times(column[e], I, p.add(warp, e), acc);
           acc = times(packed(acc), I, I, Values(8, p.f32(0)));
           storeColumn(I, acc);
-          return packed(acc);
+          return flat(packed(acc));
         },
-        [&] { return Values(4, p.i32(0)); }));
+        [&] { return flat(none); });
+    column.emplace_back();
+    for (size_t i = 0; i < count; ++i)
+      column.back().push_back(Values(ArrayRef(all).slice(4 * i, 4)));
   }
 }
 

@@ -264,17 +264,20 @@ void Prepare::build() {
   for (auto [i, tile] : llvm::enumerate(keyTiles))
     if (tile)
       tile::ExportOp::create(b, tile, blob.keys[i]);
+  for (auto [i, tile] : llvm::enumerate(keyLows))
+    if (tile)
+      tile::ExportOp::create(b, tile, blob.keysLow[i]);
   if (!graph.scores.empty())
     scores();
 }
 
 void plum::totile::buildPrepare(ModuleOp module, const Graph &graph,
-                                const BlobLayout &blob) {
+                                const BlobLayout &blob, int64_t terms) {
   TileBuilder b(module.getLoc(), module.getContext());
   b.setInsertionPointToEnd(module.getBody());
   const int64_t warps = graph.rows() / 16, teams = teamsFor(graph);
   tile::KernelOp kernel = makeKernel(b, graph, "prepare", warps, blob);
   kernel.setTeams(teams);
   b.setInsertionPointToStart(&kernel.getBody().front());
-  Prepare(b, graph, blob, teams).build();
+  Prepare(b, graph, blob, teams, terms).build();
 }

@@ -39,9 +39,9 @@ namespace plum::totile {
 class Prepare {
 public:
   Prepare(TileBuilder &b, const Graph &graph, const BlobLayout &blob,
-          int64_t teams)
+          int64_t teams, int64_t terms)
       : b(b), graph(graph), blob(blob), R(graph.rows()), K(graph.K),
-        blocks(R / 16), teams(teams) {}
+        blocks(R / 16), teams(teams), terms(terms) {}
   void build();
 
 private:
@@ -97,7 +97,7 @@ private:
   TileBuilder &b;
   const Graph &graph;
   const BlobLayout &blob;
-  const int64_t R, K, blocks, teams;
+  const int64_t R, K, blocks, teams, terms;
 
   std::optional<RowMaths> maths;
   llvm::StringMap<Value> inputs; ///< Raw tiles [R, d].
@@ -113,11 +113,12 @@ private:
   llvm::SmallVector<Value> xs;   ///< bf16 [R, K] by distinct score rows x.
   llvm::SmallVector<Rows> xRows, yRows; ///< Distinct rows of scores.
   llvm::SmallVector<Value> yTiles;      ///< Shared, by yRows.
+  llvm::SmallVector<Value> yLows;       ///< Their second terms, or null.
   llvm::SmallVector<Value> diagonals;   ///< [R, 16] by scores.
-  llvm::SmallVector<Value> readTiles, keyTiles;
+  llvm::SmallVector<Value> readTiles, keyTiles, keyLows;
   llvm::SmallVector<Value> weights; ///< [1, R] by key of the vector state.
   struct SolveSpace {
-    Value blocks, result, diagonal;
+    Value blocks, result, diagonal, lowBlocks, low;
   };
   llvm::SmallVector<SolveSpace> solveSpaces; ///< By solve tiles.
   llvm::SmallVector<std::pair<Scale, Value>, 2> rowScales;

@@ -108,8 +108,9 @@ void Prepare::scores() {
         numbers.push_back(i);
       }
     SmallVector<Type> types(operands.size(), square);
-    auto dot = tile::DotBlocksOp::create(b, types, operands, yTiles[j],
-                                         channel ? between : Value(), !channel);
+    auto dot =
+        tile::DotBlocksOp::create(b, types, operands, yTiles[j], yLows[j],
+                                  channel ? between : Value(), !channel);
     for (auto [i, result] : llvm::zip(numbers, dot.getResults()))
       matrices[i] = result;
   }
@@ -178,7 +179,10 @@ void Prepare::exportScores(ArrayRef<Value> matrices, int64_t team) {
       continue;
     Value m = scaled(matrices[t.scores], t.rows, false);
     m = scaled(m, t.columns, true);
-    tile::ExportMatrixOp::create(b, b.narrow(m), blob.scores[i]);
+    auto terms = b.terms(m, blob.scoresLow[i] < 0 ? 1 : 2);
+    tile::ExportMatrixOp::create(b, terms.front(), blob.scores[i]);
+    if (terms.size() > 1)
+      tile::ExportMatrixOp::create(b, terms.back(), blob.scoresLow[i]);
   }
   for (auto [i, terms] : llvm::enumerate(graph.rowSums)) {
     Value total;
@@ -201,9 +205,11 @@ void Prepare::exportScores(ArrayRef<Value> matrices, int64_t team) {
       scale = b.fit(scale, b.tensor({R}));
     const SolveSpace &space = solveSpaces[i];
     tile::InverseOp::create(b, n, scale, space.result, space.blocks,
-                            space.diagonal);
+                            space.diagonal, space.low, space.lowBlocks);
     tile::BarrierOp::create(b);
     tile::ExportOp::create(b, space.result, blob.solves[i]);
+    if (space.low)
+      tile::ExportOp::create(b, space.low, blob.solvesLow[i]);
   }
 }
 
@@ -212,8 +218,9 @@ void Prepare::allocateSolves() {
   Value diagonal;
   for (size_t i = 0; i < graph.solveTiles.size(); ++i) {
     tile::SharedType type = b.shared(R, R);
-    auto place = [&](int64_t number) -> Value {
-      Value bytes = yTiles.front();
+    auto place = [&](Value bytes, int64_t number) -> Value {
+      if (!bytes)
+        return b.alloc(type);
       bool own = !direct(yRows.front()) &&
                  !llvm::is_contained(readTiles, bytes) &&
                  !llvm::is_contained(keyTiles, bytes);
@@ -222,10 +229,16 @@ void Prepare::allocateSolves() {
         return tile::ReuseOp::create(b, type, bytes, number * type.bytes());
       return b.alloc(type);
     };
+    Value bytes = yTiles.front(), lows = yLows.front();
     // Systems of one team follow each other.
     if (!diagonal || teams > 1)
       diagonal = b.alloc(b.shared(R, 20, false));
-    Value blocks = place(0), result = place(1);
-    solveSpaces.push_back({blocks, result, diagonal});
+    SolveSpace space{place(bytes, 0), place(bytes, 1), diagonal, Value(),
+                     Value()};
+    if (blob.solvesLow[i] >= 0) {
+      space.lowBlocks = place(lows, 0);
+      space.low = place(lows, 1);
+    }
+    solveSpaces.push_back(space);
   }
 }

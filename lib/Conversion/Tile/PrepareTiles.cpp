@@ -137,17 +137,19 @@ void Prepare::halves(Value a, Value strip, MutableArrayRef<Value> sums) {
     // Of upper rows from the border on, of lower ones up to it. A row that
     // looks before its decay lacks its own.
     Value after = decay(false), before = looksBefore ? decay(true) : Value();
-    SmallVector<Value> x, y;
+    SmallVector<Value> x;
+    SmallVector<Terms> y;
     for (const Rows &r : xRows)
       x.push_back(b.narrow(b.mul(rowsStrip(r, strip),
                                  r.moment == Moment::Before ? before : after)));
     for (const Rows &r : yRows)
-      y.push_back(b.narrow(b.mul(rowsStrip(r, strip), after)));
+      y.push_back(b.terms(b.mul(rowsStrip(r, strip), after), terms));
     for (const Scores &score : graph.scores) {
       Value &sum = sums[next++];
-      sum = tile::DotDiagOp::create(
-          b, sum.getType(), x[position(xRows, score.x)],
-          y[position(yRows, score.y)], sum, b.getI64IntegerAttr(half));
+      for (Value term : y[position(yRows, score.y)])
+        sum = tile::DotDiagOp::create(b, sum.getType(),
+                                      x[position(xRows, score.x)], term, sum,
+                                      b.getI64IntegerAttr(half));
     }
   }
 }
@@ -186,10 +188,13 @@ void Prepare::tiles() {
   };
   for (const ReadTile &t : graph.readTiles)
     readTiles.push_back(t.isRaw() ? Value() : take());
-  for (auto [i, t] : llvm::enumerate(graph.keyTiles))
+  for (auto [i, t] : llvm::enumerate(graph.keyTiles)) {
     keyTiles.push_back(t.isRaw() || blob.sharedWith[i] >= 0 ? Value() : take());
-  // Rows y as they meet other blocks. Without a decay, or where a scalar one is
-  // applied to the scores, they may be a tile that is there anyway.
+    keyLows.push_back(blob.keysLow[i] < 0 ? Value() : take());
+  }
+  // Rows y as they meet other blocks; decayed, they may be two terms. Without a
+  // decay, or where a scalar one is applied to the scores, they may be a tile
+  // that is there anyway.
   for (Rows y : yRows) {
     Value tile;
     if (direct(y))
@@ -200,6 +205,7 @@ void Prepare::tiles() {
           tile = blob.sharedWith[i] >= 0 ? readTiles[blob.sharedWith[i]]
                                          : keyTiles[i];
     yTiles.push_back(tile ? tile : take());
+    yLows.push_back(channel && terms > 1 ? take() : Value());
   }
 
   SmallVector<Value> init;
@@ -237,7 +243,8 @@ void Prepare::tiles() {
   auto isSet = [](Value v) { return bool(v); };
   const bool work =
       !llvm::all_of(xRows, isRaw) || !llvm::all_of(yRows, isRaw) ||
-      llvm::any_of(readTiles, isSet) || llvm::any_of(keyTiles, isSet);
+      llvm::any_of(readTiles, isSet) || llvm::any_of(keyTiles, isSet) ||
+      llvm::any_of(keyLows, isSet);
   auto body = [&](Value strip, Strips &s) {
     RankedTensorType type = b.tensor({R, 16});
     auto table = [&](Value tile) {
@@ -277,7 +284,7 @@ void Prepare::tiles() {
                      : v;
     };
     auto shrunk = [&](Value v) { return shrink ? b.mul(v, shrink) : v; };
-    SmallVector<Value> x(xRows.size()), stores;
+    SmallVector<Value> x(xRows.size()), stores, lows;
     for (auto [i, r] : llvm::enumerate(xRows)) {
       if (direct(r))
         continue;
@@ -302,8 +309,9 @@ void Prepare::tiles() {
       stores.push_back(b.narrow(scale && !number ? b.mul(v, scale) : v));
     }
     for (auto [i, t] : llvm::enumerate(graph.keyTiles)) {
-      if (!keyTiles[i]) {
+      if (!keyTiles[i] && !keyLows[i]) {
         stores.push_back(Value());
+        lows.push_back(Value());
         continue;
       }
       Value v = rowsStrip(t.k, strip);
@@ -311,38 +319,47 @@ void Prepare::tiles() {
         v = b.mul(shrink ? shrunk(v) : b.mul(v, tail), q);
       if (scalar)
         v = b.mul(v, rest);
-      stores.push_back(b.narrow(keyScales[i] ? b.mul(v, keyScales[i]) : v));
+      auto terms = b.terms(keyScales[i] ? b.mul(v, keyScales[i]) : v,
+                           keyLows[i] ? 2 : 1);
+      stores.push_back(terms.front());
+      lows.push_back(terms.back());
     }
-    SmallVector<Value> y;
+    stores.append(lows);
+    SmallVector<Terms> y;
     for (Rows r : yRows) {
       if (direct(r)) {
-        y.push_back(Value());
+        y.push_back({Value(), Value()});
         continue;
       }
       Value v = rowsStrip(r, strip);
-      y.push_back(
-          b.narrow(channel ? b.mul(shrunk(v), shrink ? end : tail) : v));
+      y.push_back(b.terms(channel ? b.mul(shrunk(v), shrink ? end : tail) : v,
+                          channel ? terms : 1));
     }
     if (!init.empty() && !byHalves) {
-      SmallVector<Value> near;
+      SmallVector<Terms> near;
       for (Rows r : yRows)
-        near.push_back(b.narrow(shrunk(rowsStrip(r, strip))));
+        near.push_back(b.terms(shrunk(rowsStrip(r, strip)), terms));
       for (auto [i, score] : llvm::enumerate(graph.scores))
-        s.carried[i] = tile::DotDiagOp::create(
-            b, s.carried[i].getType(), x[position(xRows, score.x)],
-            near[position(yRows, score.y)], s.carried[i], IntegerAttr());
+        for (Value term : near[position(yRows, score.y)])
+          s.carried[i] = tile::DotDiagOp::create(
+              b, s.carried[i].getType(), x[position(xRows, score.x)], term,
+              s.carried[i], IntegerAttr());
     }
     size_t next = 0;
-    for (ArrayRef<Value> tiles : {ArrayRef(readTiles), ArrayRef(keyTiles)})
+    for (ArrayRef<Value> tiles :
+         {ArrayRef(readTiles), ArrayRef(keyTiles), ArrayRef(keyLows)})
       for (Value tile : tiles) {
         if (tile)
           b.store(stores[next], tile, strip);
         ++next;
       }
-    for (auto [value, tile] : llvm::zip(y, yTiles))
-      if (value && !llvm::is_contained(readTiles, tile) &&
+    for (auto [rows, tile, low] : llvm::zip(y, yTiles, yLows)) {
+      if (rows.front() && !llvm::is_contained(readTiles, tile) &&
           !llvm::is_contained(keyTiles, tile))
-        b.store(value, tile, strip);
+        b.store(rows.front(), tile, strip);
+      if (low)
+        b.store(rows.back(), low, strip);
+    }
   };
   SmallVector<Value> out;
   if (work)

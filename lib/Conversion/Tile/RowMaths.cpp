@@ -76,6 +76,18 @@ Value TileBuilder::widen(Value a) {
   auto type = cast<RankedTensorType>(a.getType());
   return arith::ExtFOp::create(*this, tensor(type.getShape()), a);
 }
+Terms TileBuilder::terms(Value a, int64_t count) {
+  Terms out{narrow(a)};
+  for (; int64_t(out.size()) < count; out.push_back(narrow(a)))
+    a = sub(a, widen(out.back()));
+  return out;
+}
+Value TileBuilder::wide(ArrayRef<Value> terms) {
+  Value sum = widen(terms.front());
+  for (Value term : terms.drop_front())
+    sum = add(sum, widen(term));
+  return sum;
+}
 Value TileBuilder::alloc(tile::SharedType type) {
   return tile::AllocOp::create(*this, type, IntegerAttr());
 }

@@ -21,6 +21,9 @@
 
 namespace plum::totile {
 
+/// An f32 value or tile as a sum of bf16 ones, each what those before lack.
+using Terms = llvm::SmallVector<Value, 2>;
+
 /// Kernel code in the tile dialect, before layouts are assigned.
 struct TileBuilder : mlir::ImplicitLocOpBuilder {
   using ImplicitLocOpBuilder::ImplicitLocOpBuilder;
@@ -37,6 +40,9 @@ struct TileBuilder : mlir::ImplicitLocOpBuilder {
   Value exp2(Value a);
   Value narrow(Value a); ///< To bf16.
   Value widen(Value a);  ///< To f32.
+  Terms terms(Value a, int64_t count);
+  /// Their sum.
+  Value wide(llvm::ArrayRef<Value> terms);
   Value alloc(tile::SharedType type);
   Value load(Value tile, mlir::RankedTensorType type, Value strip = {});
   void store(Value value, Value tile, Value strip = {});

@@ -16,6 +16,12 @@
 // needs is issued so that it fills the chain's waits: the products of solved
 // blocks with scores are put off to the next chunk, behind its reads.
 //
+// Operands are bf16. Where the schedule says two terms, a number whose
+// roundings would add up from state to state is hi + lo, hi the number rounded
+// and lo what that lacks: the state's copy as solves read it, right sides,
+// solved blocks, and the tiles that meet these. A product is hi Hi + hi Lo + lo
+// Hi, and nothing is put off. docs/gpu.md says which numbers and why.
+//
 // Of a vector state z [K] every slice's team has a copy, an element a thread.
 // What tokens read of it is not worth tensor cores: each row of the read tile
 // is multiplied with z while the products of the chunk are under way.
@@ -35,7 +41,7 @@ public:
   Scan(TileBuilder &b, const Graph &graph, const BlobLayout &blob,
        const Schedule &schedule)
       : b(b), graph(graph), blob(blob), schedule(schedule), R(graph.rows()),
-        slice(schedule.slice) {}
+        slice(schedule.slice), terms(schedule.terms) {}
   void build();
   /// What is wrong with the chunk's size; empty when its stages fit.
   std::string tooLarge();
@@ -58,14 +64,14 @@ private:
   bool defers() const;
   void makeRings();
   /// A block as a left operand: bf16 [slice, R].
-  Value operand(unsigned block);
+  const Terms &operand(unsigned block);
   /// The reads of a sum: products that add up, and those of raw inputs, each
   /// of which has its rows' factors still to come.
   struct Reads {
     Value total;
     SmallVector<std::pair<Value, unsigned>> raw;
   };
-  Reads reads(const Sum &s, Value state);
+  Reads reads(const Sum &s, ArrayRef<Value> state);
   /// All of it, with the factors; null where there is nothing.
   Value total(const Reads &reads);
   /// Rows (tokens, which are columns here) times their factors, from the parts
@@ -77,11 +83,22 @@ private:
            graph.blocks.begin();
   }
   /// A block as it meets a key tile.
-  Value keyOperand(unsigned key, unsigned block, ArrayRef<Value> solved);
-  Value dot(Value a, Value tile, Value onto, bool transposed);
-  bool deferred(unsigned block) const {
+  Terms keyOperand(unsigned key, unsigned block, ArrayRef<Value> solved);
+  /// The terms of a tile of which this is the first.
+  Terms tile(Value first, std::optional<unsigned> low) const;
+  /// The product of two sums of terms, without those of two small ones.
+  Value dot(ArrayRef<Value> a, ArrayRef<Value> tile, Value onto,
+            bool transposed);
+  /// A block times a score tile of this chunk.
+  Value product(unsigned scores, unsigned block, Value onto) {
+    return dot(operand(block), tile(c[scorePart[scores]], scoreLow[scores]),
+               onto, false);
+  }
+  bool solved(unsigned block) const {
     return graph.blocks[block].kind == RowBlock::Solve;
   }
+  /// Second terms need the registers that what waits would stay in.
+  bool deferred(unsigned block) const { return terms == 1 && solved(block); }
   /// The outputs that are the scan's: name and rows.
   SmallVector<std::pair<StringRef, Value>> outputs() const;
   /// Their rows, in bf16.
@@ -99,10 +116,12 @@ private:
   const Graph &graph;
   const BlobLayout &blob;
   const Schedule &schedule;
-  const int64_t R, slice;
+  const int64_t R, slice, terms;
 
   Ring first, second; ///< What a chunk needs at its start, and what later.
   SmallVector<unsigned> readPart, solvePart, scorePart, keyPart, storedPart;
+  /// Second terms, all in the second ring.
+  SmallVector<std::optional<unsigned>> solveLow, scoreLow, keyLow;
   SmallVector<unsigned> vectorPart;
   DenseMap<unsigned, unsigned> inputPart; ///< Argument to part of `first`:
   DenseMap<unsigned, unsigned> wholePart; ///< its slice, or whole rows.
@@ -110,7 +129,7 @@ private:
   std::optional<unsigned> decayPart, keySumPart;
   SmallVector<bool> keyInFirst;
   SmallVector<Value> a, c, cBefore; ///< Parts of the two rings.
-  SmallVector<Value> fragments;     ///< Blocks as operands, made once a chunk.
+  SmallVector<Terms> fragments;     ///< Blocks as operands, made once a chunk.
   Value panel;
   Value vectorTile;        ///< The vector state, where all threads can read it.
   SmallVector<Value> dots; ///< Its products with read tiles, [1, R].
@@ -165,6 +184,12 @@ void Scan::planParts() {
         block.kind == RowBlock::Stored
             ? first.add(b, b.shared(R, slice), blob.stored[i], true)
             : 0);
+  // What is not there has no part.
+  auto low = [&](int64_t offset, int64_t cols) -> std::optional<unsigned> {
+    if (offset < 0)
+      return std::nullopt;
+    return second.add(b, b.shared(R, cols), offset, false);
+  };
   for (auto [i, offset] : llvm::enumerate(blob.keys)) {
     const KeyTile &key = graph.keyTiles[i];
     keyInFirst.push_back(key.isRaw() || blob.sharedWith[i] >= 0);
@@ -172,11 +197,16 @@ void Scan::planParts() {
                       : keyInFirst.back()
                           ? readPart[blob.sharedWith[i]]
                           : second.add(b, b.shared(R, graph.K), offset, false));
+    keyLow.push_back(low(blob.keysLow[i], graph.K));
   }
-  for (int64_t offset : blob.solves)
+  for (auto [offset, lowOffset] : llvm::zip(blob.solves, blob.solvesLow)) {
     solvePart.push_back(second.add(b, b.shared(R, R), offset, false));
-  for (int64_t offset : blob.scores)
+    solveLow.push_back(low(lowOffset, R));
+  }
+  for (auto [offset, lowOffset] : llvm::zip(blob.scores, blob.scoresLow)) {
     scorePart.push_back(second.add(b, b.shared(R, R), offset, false));
+    scoreLow.push_back(low(lowOffset, R));
+  }
   for (int64_t offset : blob.vectors)
     vectorPart.push_back(
         offset < 0 ? 0 : second.add(b, b.shared(1, R, false), offset, false));
@@ -249,15 +279,27 @@ void Scan::makeRings() {
                                         count, b.getArrayAttr(ring->parts));
 }
 
-Value Scan::dot(Value a, Value tile, Value onto, bool transposed) {
-  int64_t n = transposed ? cast<tile::SharedType>(tile.getType()).getCols()
-                         : cast<tile::SharedType>(tile.getType()).getRows();
-  return tile::DotOp::create(b, b.tensor({slice, n}), a, tile, onto,
-                             transposed);
+Value Scan::dot(ArrayRef<Value> a, ArrayRef<Value> tile, Value onto,
+                bool transposed) {
+  auto type = cast<tile::SharedType>(tile.front().getType());
+  int64_t n = transposed ? type.getCols() : type.getRows();
+  for (size_t i = 0; i < a.size(); ++i)
+    for (size_t j = 0;
+         j < tile.size() && i + j < std::max(a.size(), tile.size()); ++j)
+      onto = tile::DotOp::create(b, b.tensor({slice, n}), a[i], tile[j], onto,
+                                 transposed);
+  return onto;
 }
 
-Value Scan::operand(unsigned block) {
-  if (fragments[block])
+Terms Scan::tile(Value first, std::optional<unsigned> low) const {
+  Terms out{first};
+  if (low)
+    out.push_back(c[*low]);
+  return out;
+}
+
+const Terms &Scan::operand(unsigned block) {
+  if (!fragments[block].empty())
     return fragments[block];
   const RowBlock &row = graph.blocks[block];
   Value tile = row.kind == RowBlock::Input ? a[inputPart[row.index]]
@@ -267,10 +309,10 @@ Value Scan::operand(unsigned block) {
                            /*transposed=*/true, false, IntegerAttr());
   if (!graph.output && graph.erases())
     rows = tile::ValuesOp::create(b, rows.getType(), rows);
-  return fragments[block] = rows;
+  return fragments[block] = {rows};
 }
 
-Scan::Reads Scan::reads(const Sum &s, Value state) {
+Scan::Reads Scan::reads(const Sum &s, ArrayRef<Value> state) {
   Reads out;
   for (unsigned read : s.reads) {
     const ReadTile &tile = graph.readTiles[read];
@@ -302,14 +344,14 @@ Value Scan::total(const Reads &reads) {
   return out;
 }
 
-Value Scan::keyOperand(unsigned key, unsigned block, ArrayRef<Value> solved) {
+Terms Scan::keyOperand(unsigned key, unsigned block, ArrayRef<Value> solved) {
   const KeyTile &tile = graph.keyTiles[key];
   if (!tile.isRaw() || graph.vectors[*tile.vector].isOne())
     return operand(block);
   const RowBlock &row = graph.blocks[block];
   Value rows =
-      row.kind == RowBlock::Solve ? solved[row.index] : b.widen(operand(block));
-  return b.narrow(scaled(rows, *tile.vector, c));
+      row.kind == RowBlock::Solve ? solved[row.index] : b.wide(operand(block));
+  return b.terms(scaled(rows, *tile.vector, c), terms);
 }
 
 /// Output maths on transposed rows: elementwise, with V along the rows.
@@ -536,7 +578,7 @@ void Scan::build() {
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&body);
-    fragments.assign(graph.blocks.size(), Value());
+    fragments.assign(graph.blocks.size(), {});
     auto acquired = [&](Ring &ring) {
       if (!ring.ring)
         return SmallVector<Value>(); // Inputs may be all that is needed.
@@ -544,7 +586,8 @@ void Scan::build() {
       return SmallVector<Value>(op.getResults());
     };
     Value state = body.getArgument(0);
-    Value packed = b.narrow(state), z;
+    Terms packed = b.terms(state, terms);
+    Value z;
     if (graph.vectorState)
       z = body.getArgument(1);
     if (vectorTile) {
@@ -582,21 +625,23 @@ void Scan::build() {
       const Sum &s = solve.right;
       Reads mine = i ? reads(s, packed) : firstReads;
       for (auto [tile, block] : s.products)
-        mine.total = dot(operand(block), c[scorePart[tile]], mine.total, false);
+        mine.total = product(tile, block, mine.total);
       Value right = total(mine);
       if (s.base) {
-        Value base = b.widen(operand(*s.base));
+        Value base = b.wide(operand(*s.base));
         right = !right          ? base
                 : s.negateReads ? b.sub(base, right)
                                 : b.add(base, right);
       }
-      Value u = dot(b.narrow(right), c[solvePart[solve.tile]], Value(),
-                    /*transposed=*/true);
+      Value u =
+          dot(b.terms(right, terms),
+              tile(c[solvePart[solve.tile]], solveLow[solve.tile]), Value(),
+              /*transposed=*/true);
       rights[i] = u;
       unsigned block = solvedBlock(i);
       // Later solves and products take it as an operand.
       if (i + 1 < graph.solves.size())
-        fragments[block] = b.narrow(u);
+        fragments[block] = b.terms(u, terms);
     }
     // The finished sums of the chunk before leave the accumulators here, so
     // that this chunk's can start.
@@ -606,10 +651,11 @@ void Scan::build() {
       tile::ReleaseOp::create(b, second.ring, /*previous=*/true);
     }
     SmallVector<Reads> pending(graph.reads.size());
-    auto direct = [&](unsigned i) { // Products that need not wait.
+    // Products that are not put off.
+    auto direct = [&](unsigned i, bool ofSolved) {
       for (auto [tile, block] : graph.reads[i].products)
-        if (!deferred(block))
-          outs[i] = dot(operand(block), c[scorePart[tile]], outs[i], false);
+        if (!deferred(block) && solved(block) == ofSolved)
+          outs[i] = product(tile, block, outs[i]);
     };
     for (auto [i, s] : llvm::enumerate(graph.reads)) {
       outs.push_back(isSum(i) || !defer ? Value() : b.constant(0, outType));
@@ -617,23 +663,25 @@ void Scan::build() {
         continue;
       if (s.ofVector)
         continue;
-      pending[i] = reads(s, packed);
+      // What is only read may be rounded.
+      pending[i] = reads(s, packed.front());
       if (pending[i].raw.empty()) {
         outs[i] = pending[i].total;
-        direct(i);
+        direct(i, /*ofSolved=*/false);
       }
     }
     if (!next)
       next = carryState(state);
     for (auto [i, u] : llvm::enumerate(rights)) {
       unsigned block = solvedBlock(i);
-      if (!fragments[block])
-        fragments[block] = b.narrow(u);
+      if (fragments[block].empty())
+        fragments[block] = b.terms(u, terms);
     }
     for (auto [key, block] : graph.carry)
       next = dot(keyOperand(key, block, rights),
-                 keyInFirst[key] ? a[keyPart[key]] : c[keyPart[key]], next,
-                 /*transposed=*/true);
+                 tile(keyInFirst[key] ? a[keyPart[key]] : c[keyPart[key]],
+                      keyLow[key]),
+                 next, /*transposed=*/true);
     carried.push_back(next);
     if (vectorTile) {
       for (auto [read, to] : llvm::enumerate(dots))
@@ -650,8 +698,10 @@ void Scan::build() {
     for (size_t i = 0; i < graph.reads.size(); ++i)
       if (!pending[i].raw.empty()) {
         outs[i] = lateFactor(i) ? pending[i].raw[0].first : total(pending[i]);
-        direct(i);
+        direct(i, /*ofSolved=*/false);
       }
+    for (size_t i = 0; i < graph.reads.size(); ++i)
+      direct(i, /*ofSolved=*/true);
     for (auto [i, s] : llvm::enumerate(graph.reads))
       if (s.ofVector)
         outs[i] = readVector(s);
@@ -659,7 +709,7 @@ void Scan::build() {
       writeOutputs(ready, /*previous=*/true);
       carried.append(outs);
       for (unsigned block : waitingBlocks)
-        carried.push_back(operand(block));
+        carried.append(operand(block));
     } else if (graph.output) {
       writeOutputs(outputValues(outs), false);
     }

@@ -93,8 +93,10 @@ std::pair<Graph, BlobLayout> plum::totile::chainOf(const Graph &whole,
   reads.prune(blob.reads);
   scores.prune(graph.scoreTiles);
   scores.prune(blob.scores);
+  scores.prune(blob.scoresLow);
   solveTiles.prune(graph.solveTiles);
   solveTiles.prune(blob.solves);
+  solveTiles.prune(blob.solvesLow);
   blocks.prune(graph.blocks);
   blocks.prune(blob.stored);
   solves.prune(graph.solves);

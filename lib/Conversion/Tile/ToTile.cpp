@@ -23,13 +23,21 @@ using namespace mlir;
 using namespace plum;
 using namespace plum::totile;
 
-BlobLayout plum::totile::layoutBlob(const Graph &graph) {
+BlobLayout plum::totile::layoutBlob(const Graph &graph, int64_t terms) {
   BlobLayout out;
   const int64_t R = graph.rows(), K = graph.K;
   auto place = [&](int64_t bytes) {
     int64_t at = out.bytes;
     out.bytes += (bytes + 127) / 128 * 128; // Bulk copies are of 16 bytes.
     return at;
+  };
+  // Tiles with two terms: errors of what meets an input do not add up.
+  auto meetsSolved = [&](ArrayRef<std::pair<unsigned, unsigned>> products,
+                         unsigned tile) {
+    return terms > 1 && llvm::any_of(products, [&](auto pair) {
+             return pair.first == tile &&
+                    graph.blocks[pair.second].kind == RowBlock::Solve;
+           });
   };
   for (const ReadTile &tile : graph.readTiles)
     out.reads.push_back(tile.isRaw() ? -1 : place(tileBytes(R, K)));
@@ -46,11 +54,21 @@ BlobLayout plum::totile::layoutBlob(const Graph &graph) {
     out.keys.push_back(key.isRaw()   ? -1
                        : shared >= 0 ? out.reads[shared]
                                      : place(tileBytes(R, K)));
+    bool low = !key.isRaw() && meetsSolved(graph.carry, out.keysLow.size());
+    out.keysLow.push_back(low ? place(tileBytes(R, K)) : -1);
   }
-  for (size_t i = 0; i < graph.solveTiles.size(); ++i)
+  for (size_t i = 0; i < graph.solveTiles.size(); ++i) {
     out.solves.push_back(place(tileBytes(R, R)));
-  for (size_t i = 0; i < graph.scoreTiles.size(); ++i)
+    out.solvesLow.push_back(terms > 1 ? place(tileBytes(R, R)) : -1);
+  }
+  for (size_t i = 0; i < graph.scoreTiles.size(); ++i) {
     out.scores.push_back(place(tileBytes(R, R)));
+    auto low = [&](const Sum &s) { return meetsSolved(s.products, i); };
+    const bool any = llvm::any_of(graph.reads, low) ||
+                     llvm::any_of(graph.solves,
+                                  [&](const Solve &s) { return low(s.right); });
+    out.scoresLow.push_back(any ? place(tileBytes(R, R)) : -1);
+  }
   for (const TokenVector &vector : graph.vectors)
     out.vectors.push_back(vector.isOne() ? -1 : place(R * 4));
   for (size_t i = 0; i < graph.rowSums.size(); ++i)
@@ -123,6 +141,10 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (terms != 1 && terms != 2) {
+      module.emitError() << "expects 1 or 2 terms, got " << int64_t(terms);
+      return signalPassFailure();
+    }
     for (func::FuncOp function :
          llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
       if (!function->hasAttr(kChunkAttr))
@@ -145,7 +167,9 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
         schedule.slice = cut ? int64_t(slice) : graph->V % 64 ? graph->V : 64;
         schedule.stages = stages;
         schedule.shared = shared;
-        blob = layoutBlob(*graph);
+        // Errors of what is only added to do not grow.
+        schedule.terms = graph->erases() ? int64_t(terms) : 1;
+        blob = layoutBlob(*graph, schedule.terms);
         why = scanTooLarge(&getContext(), *graph, blob, schedule);
       }
       if (!why.empty()) {
@@ -160,10 +184,10 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
       if (slice && (slice % 16 || graph->V % slice)) {
         function.emitError() << "expects a slice of V that divides it and is a "
                                 "multiple of 16, got "
-                             << slice;
+                             << int64_t(slice);
         return signalPassFailure();
       }
-      buildPrepare(module, *graph, blob);
+      buildPrepare(module, *graph, blob, schedule.terms);
       auto [chain, chainBlob] = chainOf(*graph, blob);
       buildScan(module, chain, chainBlob, schedule);
       buildScan(module, *graph, blob, schedule);

@@ -19,6 +19,7 @@ namespace plum::totile {
 struct Schedule {
   int64_t slice = 64; ///< Columns of V that one team scans.
   int64_t stages = 0; ///< Of the scan's rings; 0: as many as fit, up to 3.
+  int64_t terms = 1;  ///< Of a number that is rounded on the chain, see Scan.
   int64_t shared = 0; ///< Bytes of shared memory that a CTA can have.
 };
 
@@ -26,8 +27,10 @@ struct Schedule {
 /// first.
 struct BlobLayout {
   llvm::SmallVector<int64_t> reads, solves, scores, keys,
-      stored;                                  ///< By number.
-  int64_t decay = -1;                          ///< exp(G_C), [K] f32.
+      stored; ///< By number.
+  llvm::SmallVector<int64_t> solvesLow, scoresLow,
+      keysLow;        ///< Second terms of the same, or -1.
+  int64_t decay = -1; ///< exp(G_C), [K] f32.
   llvm::SmallVector<int64_t> vectors, rowSums; ///< [R] f32, by number.
   /// Of the vector state, [K] f32: what a chunk adds to it; in the first chunk
   /// of a sequence, its initial value.
@@ -36,7 +39,7 @@ struct BlobLayout {
   /// Key tile i has the same bytes as read tile sharedWith[i], or -1.
   llvm::SmallVector<int64_t> sharedWith;
 };
-BlobLayout layoutBlob(const Graph &graph);
+BlobLayout layoutBlob(const Graph &graph, int64_t terms);
 
 /// Bytes of a [rows, cols] bf16 tile in swizzled panels.
 inline int64_t tileBytes(int64_t rows, int64_t cols) {
@@ -47,7 +50,7 @@ tile::KernelOp makeKernel(TileBuilder &b, const Graph &graph,
                           llvm::StringRef role, int64_t warps,
                           const BlobLayout &blob);
 void buildPrepare(mlir::ModuleOp module, const Graph &graph,
-                  const BlobLayout &blob);
+                  const BlobLayout &blob, int64_t terms);
 /// The graph without outputs and what only they need, with the places of what
 /// is left; see Summary.cpp.
 std::pair<Graph, BlobLayout> chainOf(const Graph &graph,

@@ -175,6 +175,14 @@ func.func @dot_blocks_c2(%x: tensor<32x64xbf16>, %y: !tile.shared<64, 64, bf16>)
 
 // -----
 
+func.func @dot_blocks_c2_low(%x: tensor<32x64xbf16>, %y: !tile.shared<32, 64, bf16>, %l: !tile.shared<32, 32, bf16>) {
+  // expected-error @below {{'tile.dot_blocks' op expects a low tile of 32 x 64, got '!tile.shared<32, 32, bf16>'}}
+  %a = tile.dot_blocks(%x : tensor<32x64xbf16>), %y : <32, 64, bf16> low %l : !tile.shared<32, 32, bf16> -> tensor<32x32xf32>
+  return
+}
+
+// -----
+
 func.func @dot_blocks_c3_rows(%x: tensor<64x64xbf16>, %y: !tile.shared<64, 64, bf16>, %f: !tile.shared<4, 64, f32>) {
   // expected-error @below {{'tile.dot_blocks' op expects factors of 3 x 64, got '!tile.shared<4, 64, f32>'}}
   %a = tile.dot_blocks(%x : tensor<64x64xbf16>), %y : <64, 64, bf16> scaled %f : !tile.shared<4, 64, f32>
@@ -254,6 +262,28 @@ func.func @inverse_c2_scratch(%n: tensor<64x64xf32>, %to: !h, %b: !h, %d: !tile.
 func.func @inverse_c2_same(%n: tensor<64x64xf32>, %to: !h, %d: !d) {
   // expected-error @below {{'tile.inverse' op expects scratch apart from the result}}
   tile.inverse %n to %to scratch %to, %d : tensor<64x64xf32>, <64, 64, bf16>, <64, 64, bf16>, <64, 20, f32>
+  return
+}
+
+// -----
+
+!h = !tile.shared<64, 64, bf16>
+!d = !tile.shared<64, 20, f32>
+func.func @inverse_c2_low(%n: tensor<64x64xf32>, %to: !h, %b: !h, %d: !d, %l: !h, %c: !tile.shared<32, 64, bf16>) {
+  // expected-error @below {{'tile.inverse' op expects low scratch of 64 x 64, got '!tile.shared<32, 64, bf16>'}}
+  tile.inverse %n to %to scratch %b, %d low %l scratch %c : !tile.shared<64, 64, bf16>, !tile.shared<32, 64, bf16>
+      : tensor<64x64xf32>, <64, 64, bf16>, <64, 64, bf16>, <64, 20, f32>
+  return
+}
+
+// -----
+
+!h = !tile.shared<64, 64, bf16>
+!d = !tile.shared<64, 20, f32>
+func.func @inverse_c2_same_low(%n: tensor<64x64xf32>, %to: !h, %b: !h, %d: !d, %l: !h) {
+  // expected-error @below {{'tile.inverse' op expects scratch apart from the result}}
+  tile.inverse %n to %to scratch %b, %d low %l scratch %b : !tile.shared<64, 64, bf16>, !tile.shared<64, 64, bf16>
+      : tensor<64x64xf32>, <64, 64, bf16>, <64, 64, bf16>, <64, 20, f32>
   return
 }
 

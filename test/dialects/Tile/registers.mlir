@@ -78,19 +78,27 @@ func.func @blocks(%x: tensor<32x32xf32>, %h: tensor<32x32xbf16>, %c: tensor<32x1
 // CHECK: %D_0 = tile.dot %{{.*}}, %{{.*}} onto %D : tensor<64x16xf32> transposed : tensor<64x32xbf16>, <32, 16, bf16> -> tensor<64x16xf32>
 // CHECK: %[[M:M.*]], %{{.*}} = tile.dot_blocks(%{{.*}}, %{{.*}} : tensor<64x32xbf16>, tensor<64x32xbf16>), %{{.*}} : <64, 32, bf16> scaled %{{.*}} : !tile.shared<3, 32, f32> -> tensor<64x64xf32>, tensor<64x64xf32>
 // CHECK: tile.dot_blocks(%{{.*}} : tensor<64x32xbf16>), %{{.*}} : <64, 32, bf16> diagonal -> tensor<64x64xf32>
+// CHECK: tile.dot_blocks(%{{.*}} : tensor<64x32xbf16>), %{{.*}} : <64, 32, bf16> low %{{.*}} : !tile.shared<64, 32, bf16> scaled %{{.*}} : !tile.shared<3, 32, f32> -> tensor<64x64xf32>
 // CHECK: tile.inverse %[[M]] to %{{.*}} scratch %{{.*}}, %{{.*}} : tensor<64x64xf32>, <64, 64, bf16>, <64, 64, bf16>, <64, 20, f32>
 // CHECK: tile.inverse %[[M]] scaled %{{.*}} : tensor<64xf32> to %{{.*}} scratch %{{.*}}, %{{.*}} :
+// CHECK: tile.inverse %[[M]] to %{{.*}} scratch %{{.*}}, %{{.*}} low %{{.*}} scratch %{{.*}} : !tile.shared<64, 64, bf16>, !tile.shared<64, 64, bf16> : tensor<64x64xf32>,
 func.func @products(%a: tensor<64x32xbf16>, %b: !tile.shared<16, 32, bf16>, %bt: !tile.shared<32, 16, bf16>,
                     %y: !tile.shared<64, 32, bf16>, %f: !tile.shared<3, 32, f32>, %s: tensor<64xf32>,
-                    %to: !tile.shared<64, 64, bf16>, %n: !tile.shared<64, 64, bf16>, %d: !tile.shared<64, 20, f32>) {
+                    %to: !tile.shared<64, 64, bf16>, %n: !tile.shared<64, 64, bf16>, %d: !tile.shared<64, 20, f32>,
+                    %yl: !tile.shared<64, 32, bf16>, %tl: !tile.shared<64, 64, bf16>,
+                    %nl: !tile.shared<64, 64, bf16>) {
   %0 = tile.dot %a, %b : tensor<64x32xbf16>, <16, 32, bf16> -> tensor<64x16xf32>
   %1 = tile.dot %a, %bt onto %0 : tensor<64x16xf32> transposed
       : tensor<64x32xbf16>, <32, 16, bf16> -> tensor<64x16xf32>
   %2, %3 = tile.dot_blocks(%a, %a : tensor<64x32xbf16>, tensor<64x32xbf16>), %y : <64, 32, bf16>
       scaled %f : !tile.shared<3, 32, f32> -> tensor<64x64xf32>, tensor<64x64xf32>
   %4 = tile.dot_blocks(%a : tensor<64x32xbf16>), %y : <64, 32, bf16> diagonal -> tensor<64x64xf32>
+  %5 = tile.dot_blocks(%a : tensor<64x32xbf16>), %y : <64, 32, bf16> low %yl : !tile.shared<64, 32, bf16>
+      scaled %f : !tile.shared<3, 32, f32> -> tensor<64x64xf32>
   tile.inverse %2 to %to scratch %n, %d : tensor<64x64xf32>, <64, 64, bf16>, <64, 64, bf16>, <64, 20, f32>
   tile.inverse %2 scaled %s : tensor<64xf32> to %to scratch %n, %d
+      : tensor<64x64xf32>, <64, 64, bf16>, <64, 64, bf16>, <64, 20, f32>
+  tile.inverse %2 to %to scratch %n, %d low %tl scratch %nl : !tile.shared<64, 64, bf16>, !tile.shared<64, 64, bf16>
       : tensor<64x64xf32>, <64, 64, bf16>, <64, 64, bf16>, <64, 20, f32>
   return
 }
