@@ -150,8 +150,8 @@ Result<Problem> checkProblem(const Manifest &manifest, const RunArgs &args);
 /// The same for tensors in a GPU's memory, which nothing here reads: of
 /// cu_seqlens and slots only dtype and count matter, data may be null anywhere
 /// (but says in those two whether they are given), and `sequences` stays empty.
-/// Snapshots of a padding row count as well, and of packed sequences there are
-/// none: M would depend on the lengths. Nor do states grow there.
+/// Snapshots of a batch's padding row count as well, and those of packed
+/// sequences need room for T / snapshotEvery. States do not grow there.
 Result<Problem> checkDeviceProblem(const Manifest &manifest,
                                    const RunArgs &args);
 
