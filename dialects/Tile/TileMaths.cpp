@@ -115,6 +115,22 @@ LogicalResult ReduceOp::verify() {
   return expectLayout(*this, "the result", getResult(), LayoutKind::AccCol);
 }
 
+LogicalResult ReduceRowsOp::verify() {
+  // reduce_rows_c1
+  const int64_t rows = dim(getValue(), 0), columns = dim(getValue(), 1);
+  if (rows % 16)
+    return emitOpError() << "expects rows in blocks of 16, got "
+                         << getValue().getType();
+  if (failed(expectTile(*this, "a tile for parts", getParts(), rows / 16,
+                        columns)) ||
+      failed(expectTensor(*this, "a result", getResult(), columns)))
+    return failure();
+  // reduce_rows_c2
+  if (failed(expectLayout(*this, "the value", getValue(), LayoutKind::Acc)))
+    return failure();
+  return expectLayout(*this, "the result", getResult(), LayoutKind::AccRow);
+}
+
 LogicalResult DiagonalOp::verify() {
   // diagonal_c1
   const int64_t rows = dim(getValue(), 0);

@@ -172,6 +172,30 @@ def Tile_ReduceOp : Tile_Letter<"reduce", "sum", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_ReduceRowsOp : Tile_Letter<"reduce_rows", "sum"> {
+  let summary = "sum each column";
+  let description = [{
+    Formula: `sum_c = sum_i x[i, c]`, [m, n] to [n]. A column is spread over the warps
+    of a team: each leaves its rows' sums in its row of the tile, and all threads
+    read them, always in the same order. The team meets twice.
+
+    Constraints: (C1) m is a multiple of 16; the tile is [m / 16, n] of f32, and the
+    result has one element for each column. (C2) layouts: acc to acc_row.
+
+    Example:
+    ```mlir
+    func.func @reduce_rows(%x: tensor<128x64xf32>, %parts: !tile.shared<8, 64, f32>) -> tensor<64xf32> {
+      %sum = tile.reduce_rows %x through %parts : tensor<128x64xf32>, <8, 64, f32> -> tensor<64xf32>
+      return %sum : tensor<64xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Tile_Matrix32:$value, Tile_Shared32:$parts);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$value `through` $parts attr-dict `:` type($value) `,` type($parts) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 def Tile_DiagonalOp : Tile_Letter<"diagonal", "sum", [Pure]> {
   let summary = "take the diagonal of each block";
   let description = [{

@@ -301,6 +301,50 @@ TEST(GpuChunkSteps, OfOneToken) {
     }
 }
 
+// What stands behind the memory: a gate, whose rows wait for the outputs that a
+// delta rule puts off; a norm, for which warps add up their rows.
+TEST(GpuChunkOutputs, GatesAndNorms) {
+  auto delta = [](std::string name, std::string output) {
+    return Spec{name,
+                "layer " + name + R"((K = 64, V = 64) {
+  param  w      : [V] f32
+  input  q, k   : [K] bf16
+  input  v, g   : [V] bf16
+  input  a, b   : bf16
+  state  S      : [K, V] f32
+  kn = l2norm(k, eps = 1e-6)
+  S  = exp(-softplus(a)) * S
+  S += sigmoid(b) * kn^T @ (v - kn @ S)
+  output o : [V] bf16 = )" +
+                    output + "\n}",
+                {}};
+  };
+  Spec gate = delta("gate", "(l2norm(q, eps = 1e-6) @ S) * silu(g) + w * v");
+  Spec norm =
+      delta("norm", "rmsnorm(q @ S, eps = 1e-3) * w * sigmoid(g) + sum(v * g)");
+  Spec added{"added",
+             R"(layer added(K = 32, V = 96) {
+  input  q, k, a : [K] bf16
+  input  v, g    : [V] bf16
+  state  S       : [K, V] f32
+  S  = diag(exp(-softplus(a))) @ S
+  S += k^T @ v
+  output o : [V] bf16 = l2norm(q @ S, eps = 1e-3) * silu(g)
+  output n : [V] bf16 = q @ S
+})",
+             {}};
+  for (const Spec &spec : {gate, norm, added})
+    for (std::string target : {"sm_90a", "sm_80"}) {
+      check(spec, {"", {}, 64, target}, {1, 130, 2}, 45, true);
+      check(spec, {"", {}, 32, target, 3}, {1, 301, 1}, 47, true,
+            {0, 0, 1, 65, 290, 290, 301});
+    }
+  for (Spec spec : {gate, norm}) {
+    spec.dims = {{"K", 128}, {"V", 128}};
+    check(spec, {"", {}, 64, "sm_90a"}, {1, 200, 1}, 49, true);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Layers, GpuChunk,
                          ::testing::Values("kda_k3", "kda", "gated_deltanet",
                                            "deltanet", "gla", "mamba2",

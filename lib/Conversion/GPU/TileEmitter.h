@@ -211,6 +211,7 @@ private:
   void storeTriangles();
   void blockSum(tile::BlockSumOp op);
   void reduce(tile::ReduceOp op);
+  void reduceRows(tile::ReduceRowsOp op);
   void diagonal(tile::DiagonalOp op);
   void columnSums(tile::ColumnSumsOp op);
   void rowDots(tile::RowDotsOp op);

@@ -896,6 +896,7 @@ void TileEmitter::emitOp(Operation *op) {
       })
       .Case([&](tile::BroadcastOp o) { broadcast(o); })
       .Case([&](tile::ReduceOp o) { reduce(o); })
+      .Case([&](tile::ReduceRowsOp o) { reduceRows(o); })
       .Case([&](tile::DiagonalOp o) { diagonal(o); })
       .Case([&](tile::ColumnSumsOp o) { columnSums(o); })
       .Case([&](tile::RowDotsOp o) { rowDots(o); })

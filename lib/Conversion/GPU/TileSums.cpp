@@ -141,6 +141,40 @@ void TileEmitter::reduce(tile::ReduceOp op) {
   set(op.getResult(), out);
 }
 
+void TileEmitter::reduceRows(tile::ReduceRowsOp op) {
+  Values &v = use(op.getValue());
+  const SharedTile &parts = tiles.find(op.getParts())->second;
+  const int64_t pitch = parts.type.getCols() * 4, blocks = v.size() / 4;
+  Type two = p.vec(p.getF32Type(), 2);
+  Value mine = p.at(parts.base, p.shl(t, 3)); // Columns 2t and 2t + 1.
+  Values sums;
+  for (int64_t j = 0; j < blocks; ++j)
+    for (int64_t column : {0, 1}) {
+      Value s = p.fadd(v[4 * j + column], v[4 * j + 2 + column]);
+      for (int64_t delta : {4, 8, 16})
+        s = p.fadd(s, p.shuffleXor(s, delta));
+      sums.push_back(s);
+    }
+  teamBarrier(); // What is there has been read.
+  once(p.eq(g, p.i32(0)), [&] {
+    Value to = p.at(mine, p.mul(warp, pitch));
+    for (int64_t j = 0; j < blocks; ++j)
+      p.store(p.vector({sums[2 * j], sums[2 * j + 1]}), p.at(to, 32 * j));
+  });
+  teamBarrier();
+  Values out;
+  for (int64_t j = 0; j < blocks; ++j) {
+    Value a, b;
+    for (int64_t w = 0; w < parts.type.getRows(); ++w) {
+      Value pair = p.load(two, p.at(mine, w * pitch + 32 * j));
+      a = a ? p.fadd(a, p.element(pair, 0)) : p.element(pair, 0);
+      b = b ? p.fadd(b, p.element(pair, 1)) : p.element(pair, 1);
+    }
+    out.append({a, b});
+  }
+  set(op.getResult(), out);
+}
+
 /// Row g has its element in lane g / 2 of its four, row g + 8 in the same lane,
 /// 8 columns and 8 rows on.
 void TileEmitter::diagonal(tile::DiagonalOp op) {

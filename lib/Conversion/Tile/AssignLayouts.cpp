@@ -127,6 +127,12 @@ LogicalResult Assignment::visit(Operation *op) {
     operands(K::Acc);
     return success();
   }
+  if (auto sum = dyn_cast<ReduceRowsOp>(op)) {
+    if (failed(fix(op, sum.getResult(), K::AccRow)))
+      return failure();
+    operands(K::Acc);
+    return success();
+  }
   if (auto cumsum = dyn_cast<CumsumOp>(op)) {
     if (failed(fix(op, cumsum.getResult(), K::Acc)))
       return failure();

@@ -144,16 +144,21 @@ Value Graph::source(BlockArgument arg) const {
   return operand;
 }
 
-llvm::SetVector<BlockArgument> Graph::sources(Value value) {
-  llvm::SetVector<BlockArgument> out;
+/// A value and all that it is made of.
+static llvm::SetVector<Value> parts(Value value) {
   llvm::SetVector<Value> work;
   work.insert(value);
-  for (size_t i = 0; i < work.size(); ++i) {
-    if (auto arg = dyn_cast<BlockArgument>(work[i]))
+  for (size_t i = 0; i < work.size(); ++i)
+    if (Operation *op = work[i].getDefiningOp())
+      work.insert_range(op->getOperands());
+  return work;
+}
+
+llvm::SetVector<BlockArgument> Graph::sources(Value value) {
+  llvm::SetVector<BlockArgument> out;
+  for (Value part : parts(value))
+    if (auto arg = dyn_cast<BlockArgument>(part))
       out.insert(arg);
-    else
-      work.insert_range(work[i].getDefiningOp()->getOperands());
-  }
   return out;
 }
 
@@ -599,9 +604,11 @@ LogicalResult Analysis::readOutputs() {
   auto yield =
       cast<chunk::YieldOp>(graph.output.getBody().front().getTerminator());
   for (Value value : yield.getValues()) {
-    bool rows = false, sums = false, numbers = false;
+    bool rows = false, sums = false, numbers = false, other = false;
     for (BlockArgument arg : Graph::sources(value)) {
       const Argument *argument = graph.argument(arg);
+      other |= argument && argument->role == "input" &&
+               !argument->shape.empty() && argument->shape[0] != graph.V;
       numbers |=
           argument && argument->role == "input" && argument->shape.empty();
       if (arg.getOwner()->getParentOp() == graph.output.getOperation()) {
@@ -612,7 +619,14 @@ LogicalResult Analysis::readOutputs() {
     if (numbers && sums)
       return fail("an output that reads both the state and an input of one "
                   "number a token");
-    rows |= numbers;
+    if (other && sums)
+      return fail(
+          "an output that reads both the state and an input that is not "
+          "as long as a value");
+    rows |= numbers || other;
+    graph.sumsOutputs |= !rows && llvm::any_of(parts(value), [](Value part) {
+      return bool(part.getDefiningOp<vector::ReductionOp>());
+    });
     if (rows && sums)
       return fail("an output that reads both the state and rows of the tokens' "
                   "maths");

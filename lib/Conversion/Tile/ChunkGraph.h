@@ -179,6 +179,9 @@ struct Graph {
   /// By output: its rows, where they do not depend on the state and read what a
   /// map makes. `prepare` writes these; the others are the scan's.
   llvm::SmallVector<Value> preparedOutputs;
+  /// Do outputs of the scan add up the elements of a row, as norms do? One team
+  /// then has all columns of V.
+  bool sumsOutputs = false;
   mutable chunk::OutputOp output; ///< mutable: op handles have no const access.
 
   /// Chunks that erase nothing only decay a state and add to it.

@@ -105,6 +105,7 @@ private:
   SmallVector<Value> outputValues(ArrayRef<Value> sums);
   void writeOutputs(ArrayRef<Value> values, bool previous);
   Value outputValue(Value v, ArrayRef<Value> sums);
+  Value makeOutput(Value v, ArrayRef<Value> sums);
   Value carryState(Value state);
   /// A vector [K] of the blob.
   Value rowOf(unsigned part);
@@ -123,14 +124,17 @@ private:
   /// Second terms, all in the second ring.
   SmallVector<std::optional<unsigned>> solveLow, scoreLow, keyLow;
   SmallVector<unsigned> vectorPart;
-  DenseMap<unsigned, unsigned> inputPart; ///< Argument to part of `first`:
-  DenseMap<unsigned, unsigned> wholePart; ///< its slice, or whole rows.
+  DenseMap<unsigned, unsigned> inputPart;  ///< Argument to part of `first`:
+  DenseMap<unsigned, unsigned> wholePart;  ///< its slice, or whole rows.
+  DenseMap<unsigned, unsigned> besidePart; ///< What outputs read of inputs.
   SmallVector<unsigned> rowSumPart;
   std::optional<unsigned> decayPart, keySumPart;
   SmallVector<bool> keyInFirst;
   SmallVector<Value> a, c, cBefore; ///< Parts of the two rings.
   SmallVector<Terms> fragments;     ///< Blocks as operands, made once a chunk.
   Value panel;
+  Value parts; ///< Where warps leave sums over their rows.
+  DenseMap<Value, Value> outputMaths; ///< Of one chunk.
   Value vectorTile;        ///< The vector state, where all threads can read it.
   SmallVector<Value> dots; ///< Its products with read tiles, [1, R].
 };
@@ -172,13 +176,24 @@ void Scan::planParts() {
   for (const RowBlock &block : graph.blocks)
     if (block.kind == RowBlock::Input)
       input(block.index);
-  // Inputs that the output's maths read beside the sums.
+  // Inputs that the output's maths read beside the sums: where sums are put off
+  // to the next chunk, the rows have to wait as well.
+  const bool late = defers();
   if (graph.output)
     for (auto [name, rows] : outputs())
-      for (BlockArgument arg : Graph::sources(rows))
-        if (const Argument *argument = graph.argument(arg);
-            argument && argument->role == "input" && !argument->shape.empty())
-          input(argument - graph.arguments.begin());
+      for (BlockArgument arg : Graph::sources(rows)) {
+        const Argument *argument = graph.argument(arg);
+        if (!argument || argument->role != "input" || argument->shape.empty())
+          continue;
+        unsigned index = argument - graph.arguments.begin();
+        if (!late) {
+          input(index);
+          besidePart[index] = inputPart[index];
+        } else if (!besidePart.contains(index)) {
+          besidePart[index] =
+              second.addRows(b, b.shared(R, slice), argument->name, true);
+        }
+      }
   for (auto [i, block] : llvm::enumerate(graph.blocks))
     storedPart.push_back(
         block.kind == RowBlock::Stored
@@ -237,6 +252,8 @@ int64_t Scan::bytesFor(int64_t firstStages, int64_t secondStages) const {
     return (sum + 1023) / 1024 * 1024;
   };
   int64_t rest = graph.output ? tileBytes(R, slice) : 0;
+  if (graph.output && graph.sumsOutputs)
+    rest += slice / 16 * R * 4;
   if (graph.vectorState && graph.output)
     rest += 1024 * (1 + graph.readTiles.size()); // Its tile, and dots.
   return firstStages * bytes(first) + secondStages * bytes(second) + rest;
@@ -354,8 +371,16 @@ Terms Scan::keyOperand(unsigned key, unsigned block, ArrayRef<Value> solved) {
   return b.terms(scaled(rows, *tile.vector, c), terms);
 }
 
-/// Output maths on transposed rows: elementwise, with V along the rows.
+/// Output maths on transposed rows, with V along the rows; of each value once.
 Value Scan::outputValue(Value v, ArrayRef<Value> sums) {
+  if (Value known = outputMaths.lookup(v))
+    return known;
+  Value made = makeOutput(v, sums);
+  outputMaths[v] = made;
+  return made;
+}
+
+Value Scan::makeOutput(Value v, ArrayRef<Value> sums) {
   RankedTensorType type = b.tensor({slice, R});
   if (auto arg = dyn_cast<BlockArgument>(v)) {
     if (arg.getOwner()->getParentOp() == graph.output.getOperation() &&
@@ -363,10 +388,10 @@ Value Scan::outputValue(Value v, ArrayRef<Value> sums) {
       return sums[arg.getArgNumber()];
     const Argument *argument = graph.argument(v);
     if (argument->role == "input") {
-      unsigned index = argument - graph.arguments.begin();
+      unsigned part = besidePart[argument - graph.arguments.begin()];
       return b.widen(tile::LoadOp::create(b, b.tensor({slice, R}, true),
-                                          a[inputPart[index]], Value(), true,
-                                          false, IntegerAttr()));
+                                          defers() ? cBefore[part] : a[part],
+                                          Value(), true, false, IntegerAttr()));
     }
     if (isa<VectorType>(v.getType())) {
       Value column =
@@ -397,6 +422,9 @@ Value Scan::outputValue(Value v, ArrayRef<Value> sums) {
   SmallVector<Value> operands;
   for (Value operand : op->getOperands())
     operands.push_back(outputValue(operand, sums));
+  if (isa<vector::ReductionOp>(op))
+    return tile::ReduceRowsOp::create(b, b.tensor({R}), fit(operands[0], type),
+                                      parts);
   // One number a token: [R].
   const bool isToken = !isa<VectorType>(v.getType()) &&
                        llvm::any_of(operands, [](Value operand) {
@@ -432,6 +460,7 @@ SmallVector<std::pair<StringRef, Value>> Scan::outputs() const {
 
 SmallVector<Value> Scan::outputValues(ArrayRef<Value> sums) {
   SmallVector<Value> values;
+  outputMaths.clear();
   for (auto [name, rows] : outputs())
     values.push_back(outputValue(rows, sums));
   for (Value &v : values)
@@ -485,6 +514,8 @@ void Scan::build() {
   makeRings();
   if (graph.output)
     panel = b.alloc(b.shared(R, slice));
+  if (graph.output && graph.sumsOutputs)
+    parts = b.alloc(b.shared(slice / 16, R, /*half=*/false));
   const Argument *stateArgument =
       llvm::find_if(graph.arguments, [](const Argument &x) {
         return x.role == "state" && x.shape[1] != 1;

@@ -128,6 +128,8 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
       return dim("key dim", graph.K, 256);
     if (graph.V % 16 || graph.V > 256)
       return dim("value dim", graph.V, 256);
+    if (graph.sumsOutputs && graph.V > 128)
+      return dim("value dim of an output that is summed up", graph.V, 128);
     // A row for each update; of long rows, half as many.
     int64_t rows = gpuChunkRows(graph.K);
     if (graph.chunk % 16 || graph.rows() > rows)
@@ -164,7 +166,8 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
       BlobLayout blob;
       if (why.empty()) {
         const bool cut = slice && graph->V % slice == 0;
-        schedule.slice = cut ? int64_t(slice) : graph->V % 64 ? graph->V : 64;
+        const bool whole = graph->V % 64 || graph->sumsOutputs;
+        schedule.slice = cut ? int64_t(slice) : whole ? graph->V : 64;
         schedule.stages = stages;
         schedule.shared = shared;
         // Errors of what is only added to do not grow.
@@ -185,6 +188,13 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
         function.emitError() << "expects a slice of V that divides it and is a "
                                 "multiple of 16, got "
                              << int64_t(slice);
+        return signalPassFailure();
+      }
+      if (graph->sumsOutputs && schedule.slice != graph->V) {
+        function.emitError()
+            << "expects a slice of all " << graph->V
+            << " columns of V, since an output is summed up, got "
+            << int64_t(slice);
         return signalPassFailure();
       }
       buildPrepare(module, *graph, blob, schedule.terms);

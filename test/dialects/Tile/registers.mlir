@@ -17,6 +17,15 @@ func.func @vectors(%row: tensor<32xf32>, %col: tensor<16xf32>, %n: f32) {
   return
 }
 
+// CHECK-LABEL: func @across_warps
+// CHECK: %sum = tile.reduce_rows %{{.*}} through %{{.*}} : tensor<64x32xf32>, <4, 32, f32> -> tensor<32xf32>
+// CHECK: tile.reduce_rows %{{.*}} : tensor<64x32xf32, #tile.layout<acc>>, <4, 32, f32> -> tensor<32xf32, #tile.layout<acc_row>>
+func.func @across_warps(%x: tensor<64x32xf32>, %y: tensor<64x32xf32, #tile.layout<acc>>, %parts: !tile.shared<4, 32, f32>) {
+  %a = tile.reduce_rows %x through %parts : tensor<64x32xf32>, <4, 32, f32> -> tensor<32xf32>
+  %b = tile.reduce_rows %y through %parts : tensor<64x32xf32, #tile.layout<acc>>, <4, 32, f32> -> tensor<32xf32, #tile.layout<acc_row>>
+  return
+}
+
 // CHECK-LABEL: func @laid_out_vectors
 // CHECK: tile.broadcast %{{.*}} rows : tensor<32xf32, #tile.layout<opb_row>> -> tensor<16x32xf32, #tile.layout<opb>>
 // CHECK: tile.broadcast %{{.*}} : tensor<16xf32, #tile.layout<acc_col>> -> tensor<16x32xf32, #tile.layout<acc>>

@@ -134,6 +134,38 @@ func.func @diagonal_c2(%x: tensor<64x16xf32, #tile.layout<acc>>) {
 
 // -----
 
+func.func @reduce_rows_c1_parts(%x: tensor<64x16xf32>, %parts: !tile.shared<2, 16, f32>) {
+  // expected-error @below {{'tile.reduce_rows' op expects a tile for parts of 4 x 16, got '!tile.shared<2, 16, f32>'}}
+  %y = tile.reduce_rows %x through %parts : tensor<64x16xf32>, <2, 16, f32> -> tensor<16xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_rows_c1_rows(%x: tensor<24x16xf32>, %parts: !tile.shared<2, 16, f32>) {
+  // expected-error @below {{'tile.reduce_rows' op expects rows in blocks of 16, got 'tensor<24x16xf32>'}}
+  %y = tile.reduce_rows %x through %parts : tensor<24x16xf32>, <2, 16, f32> -> tensor<16xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_rows_c1(%x: tensor<64x16xf32>, %parts: !tile.shared<4, 16, f32>) {
+  // expected-error @below {{'tile.reduce_rows' op expects a result of type 'tensor<16xf32>', got 'tensor<64xf32>'}}
+  %y = tile.reduce_rows %x through %parts : tensor<64x16xf32>, <4, 16, f32> -> tensor<64xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_rows_c2(%x: tensor<64x16xf32, #tile.layout<acc>>, %parts: !tile.shared<4, 16, f32>) {
+  // expected-error @below {{'tile.reduce_rows' op expects the result in layout acc_row, got acc_col}}
+  %y = tile.reduce_rows %x through %parts : tensor<64x16xf32, #tile.layout<acc>>, <4, 16, f32> -> tensor<16xf32, #tile.layout<acc_col>>
+  return
+}
+
+// -----
+
 func.func @reduce_c2(%x: tensor<64x16xf32, #tile.layout<acc>>) {
   // expected-error @below {{'tile.reduce' op expects the result in layout acc_col, got linear}}
   %y = tile.reduce %x : tensor<64x16xf32, #tile.layout<acc>> -> tensor<64xf32, #tile.layout<linear>>
