@@ -345,6 +345,27 @@ TEST(GpuChunkOutputs, GatesAndNorms) {
   }
 }
 
+// Write strengths that depend on the key, as in an implicit step (Longhorn, Liu
+// et al. 2024, arXiv 2407.14207): a sum over an input that is otherwise read as
+// it is.
+TEST(GpuChunkFactors, SumsOfRawKeys) {
+  Spec longhorn{"longhorn",
+                R"(layer longhorn(K = 64, V = 32) {
+  input  q, k : [K] bf16
+  input  v    : [V] bf16
+  input  b, a : bf16
+  state  S    : [K, V] f32
+  beta = sigmoid(b)
+  d = beta / (1 + beta * sum(k * k))
+  S = exp(-softplus(a)) * S
+  S += d * k^T @ (v - k @ S)
+  output o : [V] bf16 = q @ S
+})",
+                {}};
+  for (std::string target : {"sm_90a", "sm_80"})
+    check(longhorn, {"", {}, 64, target}, {1, 130, 2}, 51, true);
+}
+
 INSTANTIATE_TEST_SUITE_P(Layers, GpuChunk,
                          ::testing::Values("kda_k3", "kda", "gated_deltanet",
                                            "deltanet", "gla", "mamba2",

@@ -95,6 +95,42 @@ static SmallVector<Value> rowsNeeded(const Graph &graph) {
   return needed;
 }
 
+/// Factors of tokens that prepare multiplies with.
+static SmallVector<Value> factorsNeeded(const Graph &graph) {
+  SmallVector<Value> needed;
+  auto add = [&](const Scale &scale) { needed.append(scale.factors); };
+  for (const ReadTile &t : graph.readTiles) {
+    add(t.scale);
+    add(t.x.scale);
+  }
+  for (const KeyTile &t : graph.keyTiles) {
+    add(t.scale);
+    add(t.k.scale);
+  }
+  for (const Scores &s : graph.scores) {
+    add(s.x.scale);
+    add(s.y.scale);
+  }
+  for (const ScoreTile &t : graph.scoreTiles) {
+    add(t.rows);
+    add(t.columns);
+  }
+  for (const SolveTile &t : graph.solveTiles) {
+    add(t.rows);
+    add(t.columns);
+  }
+  for (const TokenVector &v : graph.vectors)
+    add(v.scale);
+  return needed;
+}
+
+/// The vector inputs that either reads, with their lengths.
+static auto inputsNeeded(const Graph &graph) {
+  SmallVector<Value> needed = rowsNeeded(graph);
+  needed.append(factorsNeeded(graph));
+  return RowMaths::vectorInputs(graph, needed);
+}
+
 /// Teams that share the channels, of which everything must have so many panels.
 static int64_t teamsFor(const Graph &graph) {
   const int64_t teams = graph.K / 64;
@@ -102,7 +138,7 @@ static int64_t teamsFor(const Graph &graph) {
       !graph.rowSums.empty() || graph.vectorState)
     return 1;
   auto shared = [&](int64_t columns) { return columns % (64 * teams) == 0; };
-  for (auto [name, columns] : RowMaths::vectorInputs(graph, rowsNeeded(graph)))
+  for (auto [name, columns] : inputsNeeded(graph))
     if (!shared(columns))
       return 1;
   auto sharedRows = [&](Value rows) {
@@ -118,8 +154,7 @@ static int64_t teamsFor(const Graph &graph) {
 }
 
 void Prepare::fetchInputs() {
-  SmallVector<Value> needed = rowsNeeded(graph);
-  const auto vectors = RowMaths::vectorInputs(graph, needed);
+  const auto vectors = inputsNeeded(graph);
   for (auto [name, columns] : vectors) {
     Value tile = b.alloc(b.shared(R, columns));
     inputs[name] = tile;
@@ -137,18 +172,9 @@ void Prepare::fetchInputs() {
   // Columns come from memory as well: asked for now, they are there in time.
   if (graph.decay == Graph::Decay::Scalar)
     maths->scalar(graph.logDecay);
-  for (const ReadTile &t : graph.readTiles)
-    maths->prepareScale(both(t.scale, t.x.scale));
-  for (const KeyTile &t : graph.keyTiles)
-    maths->prepareScale(both(t.scale, t.k.scale));
-  for (const Scores &s : graph.scores)
-    maths->prepareScale(both(s.x.scale, s.y.scale));
-  for (const ScoreTile &t : graph.scoreTiles)
-    maths->prepareScale(both(t.rows, t.columns));
-  for (const SolveTile &t : graph.solveTiles)
-    maths->prepareScale(both(t.rows, t.columns));
-  for (const TokenVector &v : graph.vectors)
-    maths->prepareScale(v.scale);
+  for (Value factor : factorsNeeded(graph))
+    if (!maths->needsSums(factor))
+      maths->scalar(factor);
   tile::ArrivedOp::create(b);
 }
 
@@ -162,7 +188,8 @@ void Prepare::rowSums() {
     maths->prepareReductions(graph.logDecay); // Its numbers.
     channelSums();
   }
-  const bool exchanged = maths->prepareReductions(rowsNeeded(graph));
+  const bool exchanged =
+      maths->prepareReductions(rowsNeeded(graph), factorsNeeded(graph));
   if (channel && !early)
     channelSums();
   if (channel && !(early && exchanged))

@@ -194,10 +194,12 @@ bool RowMaths::needsSums(Value value) {
   return !sums.empty();
 }
 
-bool RowMaths::prepareReductions(ArrayRef<Value> values) {
+bool RowMaths::prepareReductions(ArrayRef<Value> values,
+                                 ArrayRef<Value> factors) {
   llvm::SetVector<Value> wanted;
-  for (Value v : values)
-    collectReductions(v, wanted);
+  for (ArrayRef<Value> list : {values, factors})
+    for (Value v : list)
+      collectReductions(v, wanted);
   // Sums that depend on no other sum share one pass over the strips.
   SmallVector<Value> left(wanted.begin(), wanted.end());
   left.erase(
@@ -366,12 +368,6 @@ Value RowMaths::scalar(Value value) {
                       Value());
   }
   return scalars[value] = out;
-}
-
-void RowMaths::prepareScale(const Scale &scale) {
-  for (Value factor : scale.factors)
-    if (!needsSums(factor))
-      scalar(factor);
 }
 
 Value RowMaths::scaleColumn(const Scale &scale) {

@@ -63,9 +63,10 @@ public:
   static llvm::MapVector<llvm::StringRef, int64_t>
   vectorInputs(const Graph &graph, llvm::ArrayRef<Value> values);
 
-  /// Makes the row sums and scalars that `values` need, at the current place;
-  /// true if teams met in a barrier for it.
-  bool prepareReductions(llvm::ArrayRef<Value> values);
+  /// Makes the row sums and scalars that `values` need, and the row sums of
+  /// factors, at the current place; true if teams met in a barrier for it.
+  bool prepareReductions(llvm::ArrayRef<Value> values,
+                         llvm::ArrayRef<Value> factors = {});
   bool needsSums(Value value);
   /// [R, 16] of a vector, inside the strips region whose index is `strip`.
   Value vector(Value value, Value strip);
@@ -81,8 +82,6 @@ public:
   }
   /// Applies a scale to [R, 16], or to a column.
   Value scaled(Value rows, const Scale &scale);
-  /// Makes the factors of a scale that need no row sums.
-  void prepareScale(const Scale &scale);
   /// The scale as a column [R] or a number; null when it is 1.
   Value scaleColumn(const Scale &scale);
 
