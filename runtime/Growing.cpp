@@ -234,4 +234,55 @@ Status checkGrowing(const Manifest &manifest, const RunArgs &args,
   });
 }
 
+int64_t defaultPast(const Manifest &manifest, const RunArgs &args) {
+  for (size_t i = 0; i < args.initialStates.size(); ++i)
+    if (manifest.states[i].grows)
+      return args.initialStates[i].shape[2];
+  return 0;
+}
+
+Status checkDeviceGrowing(const Manifest &manifest, const RunArgs &args,
+                          const Problem &problem) {
+  const ManifestTensor *first = manifest.growingState();
+  if (!first)
+    return Status::ok();
+  if (!args.growingRows.empty())
+    return bad("rows of each sequence on their own do not run on a GPU, "
+               "expected views of '" +
+               first->name + "'");
+  if (args.finalStates.empty())
+    return bad("state '" + first->name +
+               "' grows and has no final view: on a GPU rows are appended to "
+               "the caller's memory");
+  const bool pooled = bool(args.slots);
+  if (args.past)
+    if (Status s = checkPast(args, pooled,
+                             pooled ? problem.pool : problem.sequenceCount);
+        !s)
+      return s;
+  const int64_t past = defaultPast(manifest, args);
+  // The tokens of packed sequences are known to the GPU alone.
+  const int64_t least =
+      (args.past ? 0 : past) + (args.cuSeqlens ? 0 : problem.tokens);
+  return eachGrowing(manifest, [&](size_t state, size_t) -> Status {
+    const std::string &name = manifest.states[state].name;
+    if (!args.past && !args.initialStates.empty() &&
+        args.initialStates[state].shape[2] != past)
+      return bad("tensor '" + name + "' has " +
+                 text(args.initialStates[state].shape[2]) + " rows, expected " +
+                 text(past) + ", as '" + first->name + "' has");
+    if (int64_t room = args.finalStates[state].shape[2]; room < least)
+      return bad("tensor '" + name + "' has room for " + text(room) +
+                 " rows, expected at least " + text(least));
+    for (const auto *views : {&args.initialStates, &args.finalStates})
+      if (!views->empty() && (*views)[state].shape[3] > 1 &&
+          (*views)[state].stride[3] != 1)
+        return bad("tensor '" + name + "' has stride " +
+                   text((*views)[state].stride[3]) +
+                   " along its last axis, expected 1: on a GPU the rows of a "
+                   "growing state must be contiguous");
+    return Status::ok();
+  });
+}
+
 } // namespace plum::runtime

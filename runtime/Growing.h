@@ -36,6 +36,13 @@ Status assignPast(const Manifest &manifest, const RunArgs &args,
 Status checkGrowing(const Manifest &manifest, const RunArgs &args,
                     const Problem &problem);
 
+/// For a run on a GPU, which does not look at the values of `past`.
+Status checkDeviceGrowing(const Manifest &manifest, const RunArgs &args,
+                          const Problem &problem);
+/// Rows that growing states hold where there is no `past`: those of the initial
+/// views.
+int64_t defaultPast(const Manifest &manifest, const RunArgs &args);
+
 /// Where the rows of one growing state are.
 struct GrowingPort {
   const TensorView *view = nullptr; ///< [N, H, capacity, d]; or null, and

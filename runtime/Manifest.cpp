@@ -54,9 +54,11 @@ std::string_view name(KernelForm form) {
 }
 
 /// In the order of the enumerators.
-static constexpr std::string_view roleNames[] = {"index",   "prepare", "scan",
-                                                 "summary", "combine", "step"};
-static constexpr std::string_view gridNames[] = {"one", "chunks", "sequences"};
+static constexpr std::string_view roleNames[] = {
+    "index", "prepare", "scan",   "summary", "combine",
+    "step",  "carry",   "append", "attend",  "merge"};
+static constexpr std::string_view gridNames[] = {"one", "chunks", "sequences",
+                                                 "tokens"};
 
 std::string_view name(KernelRole role) { return roleNames[size_t(role)]; }
 std::string_view name(KernelGrid grid) { return gridNames[size_t(grid)]; }
@@ -131,8 +133,6 @@ void checkGrowth(const JsonValue &value, const ManifestTensor &tensor,
     JsonValue grows = value.field("grows");
     if (key != "states")
       grows.error("is true, which only a state's may be");
-    else if (manifest.onGpu())
-      grows.error("is true, which no kernel for a GPU supports");
     else if (tensor.shape.size() != 1)
       value.field("shape").error("has " + std::to_string(tensor.shape.size()) +
                                  " axes, expected 1, of a row of a growing "
@@ -189,6 +189,13 @@ size_t oneOf(const JsonValue &value, std::span<const std::string_view> names) {
   return 0;
 }
 
+bool hasRole(KernelForm form, KernelRole role) {
+  using enum KernelRole;
+  if (role == Carry || role == Append || role == Attend)
+    return true;
+  return (form == KernelForm::Step) == (role == Step || role == Merge);
+}
+
 /// What only kernels for a GPU have.
 void readLaunch(const JsonValue &value, ManifestKernel &kernel) {
   constexpr int64_t mebibyte = 1 << 20;
@@ -199,7 +206,7 @@ void readLaunch(const JsonValue &value, ManifestKernel &kernel) {
   kernel.sharedBytes = value.field("shared_bytes").integer(0, mebibyte);
   kernel.blobBytes = value.field("blob_bytes").integer(0, 64 * mebibyte);
   kernel.segmentBytes = value.field("segment_bytes").integer(0, 64 * mebibyte);
-  if ((kernel.form == KernelForm::Step) != (kernel.role == KernelRole::Step))
+  if (!hasRole(kernel.form, kernel.role))
     value.field("role").error("is '" + std::string(name(kernel.role)) +
                               "', which no kernel of form " +
                               std::string(name(kernel.form)) + " has");

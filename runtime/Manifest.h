@@ -23,10 +23,10 @@
 //                               "count": 1}]}] }
 //
 // A state with "grows": true is a list of rows of its shape, [d], one more for
-// each token; all such states of a layer hold the same number of rows. No
-// kernel for a GPU has any. "rows": "k" says that its rows are those of input k
-// as they stand. Where that holds for all of them, each has as many heads as
-// its input, and heads that share the input share the list.
+// each token; all such states of a layer hold the same number of rows. "rows":
+// "k" says that its rows are those of input k as they stand. Where that holds
+// for all of them, each has as many heads as its input, and heads that share
+// the input share the list.
 //
 // A bundle for a GPU has "target": "sm_90a" (or another sm_NN), "object":
 // "kernels.ptx" and the ABI version of ABI/GpuABI.h. Its kernels have besides
@@ -38,9 +38,12 @@
 //
 // and those of one form and chunk, in order, are what one run launches: roles
 // "index" (packed runs only), "prepare", "summary" and "combine" (sequences
-// split into segments only), "scan"; or "step" alone. The grid is one-
-// dimensional: "one" block, or slices blocks for each head of the "chunks" or
-// of the "sequences" of a run.
+// split into segments only), "scan"; or "step" alone. Where states grow, roles
+// "index", "carry" (only where the final states are not the initial ones),
+// "append" and "attend", and of the step form "merge" after them. The grid is
+// one-dimensional: "one" block, or slices blocks for each head of the "chunks",
+// of the "sequences" or of the "tokens" of a run; of the tokens' "attend" for
+// each plum_gpu_args.head_block of the heads.
 //
 // A bundle whose schedule was looked up for a shape says so:
 //
@@ -102,12 +105,16 @@ enum class KernelRole : uint8_t {
   Scan,    ///< The chunks of a sequence, one after the other.
   Summary, ///< What a segment does to any state that enters it.
   Combine, ///< The states that enter the segments.
-  Step     ///< Token by token.
+  Step,    ///< Token by token.
+  Carry,   ///< Rows so far of growing states, to where the final ones are.
+  Append,  ///< The rows of the run's tokens.
+  Attend,  ///< What tokens read of all rows.
+  Merge    ///< The same, of parts of the rows that blocks had.
 };
 std::string_view name(KernelRole role);
 
 /// What the blocks of a GPU kernel stand for.
-enum class KernelGrid : uint8_t { One, Chunks, Sequences };
+enum class KernelGrid : uint8_t { One, Chunks, Sequences, Tokens };
 std::string_view name(KernelGrid grid);
 
 /// One function of the object file, of type plum_kernel on a CPU, taking a

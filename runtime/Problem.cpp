@@ -185,11 +185,6 @@ static Status checkRoom(const Manifest &manifest, const RunArgs &args,
 
 Result<Problem> checkDeviceProblem(const Manifest &manifest,
                                    const RunArgs &args) {
-  if (const ManifestTensor *state = manifest.growingState())
-    return Error{"",
-                 "state " + quoted(state->name) +
-                     " grows, which no kernel for a GPU supports",
-                 {}};
   Result<Problem> planned = planSizes(manifest, args);
   if (!planned)
     return planned;
@@ -201,6 +196,8 @@ Result<Problem> checkDeviceProblem(const Manifest &manifest,
         return s.error();
   }
   if (Status s = checkViews(manifest, args, *planned, true); !s)
+    return s.error();
+  if (Status s = checkDeviceGrowing(manifest, args, *planned); !s)
     return s.error();
   return planned;
 }

@@ -151,7 +151,8 @@ Result<Problem> checkProblem(const Manifest &manifest, const RunArgs &args);
 /// cu_seqlens and slots only dtype and count matter, data may be null anywhere
 /// (but says in those two whether they are given), and `sequences` stays empty.
 /// Snapshots of a batch's padding row count as well, and those of packed
-/// sequences need room for T / snapshotEvery. States do not grow there.
+/// sequences need room for T / snapshotEvery. Growing states need final views,
+/// whose rows are contiguous; that these have room is for the caller to see to.
 Result<Problem> checkDeviceProblem(const Manifest &manifest,
                                    const RunArgs &args);
 

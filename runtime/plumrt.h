@@ -135,9 +135,9 @@ PLUMRT_API const char *plumrt_manifest(const plumrt_bundle *bundle);
  *
  * which enqueues kernels on the stream and returns: it allocates nothing, waits
  * for nothing and reads no device memory, so it may be captured into a graph. A
- * graph replayed with other lengths in cu_seqlens or other slots serves those.
- * cu_seqlens and slots are not checked: they must be as plumrt_run_args says,
- * cu_seqlens[N] at most T. */
+ * graph replayed with other lengths in cu_seqlens, other slots or another past
+ * serves those. cu_seqlens, slots and past are not checked: they must be as
+ * plumrt_run_args says, cu_seqlens[N] at most T. */
 
 typedef struct plumrt_gpu plumrt_gpu;   /* a bundle's kernels on one GPU */
 typedef struct plumrt_plan plumrt_plan; /* launches of one shape */
@@ -150,8 +150,7 @@ PLUMRT_API int plumrt_gpu_open(const char *directory, int32_t device,
 PLUMRT_API void plumrt_gpu_close(plumrt_gpu *gpu); /* NULL is fine */
 PLUMRT_API const char *plumrt_gpu_manifest(const plumrt_gpu *gpu);
 
-/* No layer for a GPU has growing states: past must be NULL.
- * Shapes, strides, dtypes, layout, form and chunk come from `args`. Tensors may
+/* Shapes, strides, dtypes, layout, form and chunk come from `args`. Tensors may
  * have data NULL; where they have some, it is looked at for its alignment only.
  * cu_count > 0 says that sequences are packed, slot_count > 0 that states are
  * pools. Rows whose size is a multiple of 16 bytes must start on 16-byte
@@ -161,7 +160,11 @@ PLUMRT_API const char *plumrt_gpu_manifest(const plumrt_gpu *gpu);
  * states_every must be a multiple of the chunk. Snapshots of sequence n in a
  * batch are entries n * (T / states_every) and following, padding or not;
  * packed sequences have theirs one after the other, len / states_every each and
- * none of padding, and their views must have room for T / states_every. */
+ * none of padding, and their views must have room for T / states_every.
+ * Growing states must be in final_states, rows contiguous and, as rows of their
+ * width are a multiple of 16 bytes, on 16-byte boundaries; where they lie in
+ * initial_states too, nothing is copied. Of past only dtype and count matter
+ * here; NULL: all rows of initial_states, else 0. */
 PLUMRT_API int plumrt_plan_create(plumrt_gpu *gpu, const plumrt_run_args *args,
                                   int64_t segments, plumrt_plan **plan,
                                   char *error, size_t error_size);
@@ -194,7 +197,8 @@ typedef struct plumrt_launch {
   const void *slots;                 /* NULL in a plan without pools */
   void *workspace;                   /* not shared by launches that overlap */
   uint64_t workspace_bytes;
-  void *stream; /* a CUstream or cudaStream_t; NULL: the default stream */
+  void *stream;     /* a CUstream or cudaStream_t; NULL: the default stream */
+  const void *past; /* NULL in a plan without it */
 } plumrt_launch;
 PLUMRT_API int plumrt_plan_launch(const plumrt_plan *plan,
                                   const plumrt_launch *launch, char *error,
@@ -214,7 +218,7 @@ PLUMRT_API int plumrt_gpu_workspace(const plumrt_gpu *gpu, int32_t form,
 } /* extern "C" */
 
 static_assert(sizeof(plumrt_plan_info) == 40, "callers lay this out by hand");
-static_assert(sizeof(plumrt_launch) == 96, "callers lay this out by hand");
+static_assert(sizeof(plumrt_launch) == 104, "callers lay this out by hand");
 static_assert(sizeof(plumrt_tensor) == 80, "callers lay this out by hand");
 static_assert(sizeof(plumrt_run_args) == 152, "callers lay this out by hand");
 #endif

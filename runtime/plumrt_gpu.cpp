@@ -90,8 +90,7 @@ extern "C" int plumrt_plan_create(plumrt_gpu *gpu, const plumrt_run_args *args,
                   run.cuSeqlens),
           indices("args.slots", fields.slot_count, fields.slot_dtype,
                   run.slots),
-          convert("args.past", fields.past, fields.past_count,
-                  fields.past_dtype, run.past)})
+          indices("args.past", fields.past_count, fields.past_dtype, run.past)})
       if (!status)
         return status;
     cuda::GpuOptions options{Form(fields.form), fields.chunk, segments};
@@ -135,13 +134,14 @@ extern "C" int plumrt_plan_launch(const plumrt_plan *plan,
     if (!plan || !launch)
       return misuse("plumrt_plan_launch got a NULL argument");
     plumrt_launch fields;
-    if (Status status = known("launch", *launch, sizeof(plumrt_launch), fields);
+    if (Status status =
+            known("launch", *launch, offsetof(plumrt_launch, past), fields);
         !status)
       return status;
-    cuda::GpuPointers pointers{fields.params,         fields.inputs,
-                               fields.initial_states, fields.final_states,
-                               fields.outputs,        fields.snapshots,
-                               fields.cu_seqlens,     fields.slots};
+    cuda::GpuPointers pointers{
+        fields.params,       fields.inputs,  fields.initial_states,
+        fields.final_states, fields.outputs, fields.snapshots,
+        fields.cu_seqlens,   fields.slots,   fields.past};
     return plan->plan.launch(pointers, fields.workspace, fields.workspace_bytes,
                              static_cast<cuda::CUstream>(fields.stream));
   });

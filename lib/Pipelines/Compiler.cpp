@@ -67,7 +67,6 @@ public:
 
 private:
   Status chooseTarget();
-  LogicalResult refuseLists();
   std::vector<int64_t> chunks() const;
   Result<std::string> ptx();
   Result<std::string> cubin(const std::string &ptx, const std::string &ptxas);
@@ -193,19 +192,6 @@ std::vector<int64_t> Compilation::chunks() const {
   return {size};
 }
 
-/// Kernels of a GPU have states of a size that is known.
-LogicalResult Compilation::refuseLists() {
-  for (const frontend::Symbol *state : layer->states)
-    if (state->shape.kind == frontend::Shape::List) {
-      diags.error(state->range, "growing state '" + state->name +
-                                    "' has no kernel for '" + options.target +
-                                    "', expected a state of fixed size");
-      diags.note(state->range, "'--target cpu' compiles it");
-      return mlir::failure();
-    }
-  return mlir::success();
-}
-
 Status Compilation::run(StringRef last) {
   if (Status status = chooseTarget(); !status)
     return status;
@@ -251,8 +237,6 @@ Status Compilation::run(StringRef last) {
       std::vector<int64_t> sizes = chunks();
       phase.chunks.assign(sizes.begin(), sizes.end());
     }
-    if (each.name == "tile" && mlir::failed(refuseLists()))
-      return failure();
     if (each.build) {
       PassManager pm(&context);
       each.build(pm, phase);

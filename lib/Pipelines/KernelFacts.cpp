@@ -53,12 +53,13 @@ static LogicalResult readLaunch(LLVM::LLVMFuncOp function,
   if (failed(readName(function, kFormAttr,
                       {KernelForm::Step, KernelForm::Chunk}, kernel.form)) ||
       failed(readName(function, kRoleAttr,
-                      {Index, Prepare, Scan, Summary, Combine, Step},
+                      {Index, Prepare, Scan, Summary, Combine, Step, Carry,
+                       Append, Attend, Merge},
                       kernel.role)) ||
-      failed(
-          readName(function, kGridAttr,
-                   {KernelGrid::One, KernelGrid::Chunks, KernelGrid::Sequences},
-                   kernel.grid)))
+      failed(readName(function, kGridAttr,
+                      {KernelGrid::One, KernelGrid::Chunks,
+                       KernelGrid::Sequences, KernelGrid::Tokens},
+                      kernel.grid)))
     return failure();
   struct Field {
     StringRef attribute;

@@ -82,6 +82,10 @@ static void toNVVM(OpPassManager &pm, const PhaseOptions &options) {
   TileToNVVMPassOptions tile;
   tile.sm = options.sm;
   pm.addPass(createTileToNVVMPass(tile));
+  AttendToGPUPassOptions attend;
+  attend.sm = options.sm;
+  attend.chunks.assign(options.chunks.begin(), options.chunks.end());
+  pm.addPass(createAttendToGPUPass(attend));
   StepToGPUPassOptions step;
   step.sm = options.sm;
   pm.addPass(createStepToGPUPass(step));

@@ -34,7 +34,15 @@ Status GpuPlan::bind(const GpuPointers &pointers, void *workspace,
                  contents.pool ? "slots is null, the plan is for a state pool"
                                : "got slots, the plan has no state pool",
                  {}};
+  if (contents.past != (pointers.past != nullptr))
+    return Error{"",
+                 contents.past
+                     ? "past is null, the plan is for growing states with it"
+                     : "got past, the plan was made without",
+                 {}};
   args = contents.args;
+  if (address(pointers.past) % (args.flags & PLUM_GPU_PAST64 ? 8 : 4) != 0)
+    return Error{"", "past is not aligned to its element size", {}};
   if (address(pointers.cuSeqlens) % (args.flags & PLUM_GPU_CU64 ? 8 : 4) != 0 ||
       address(pointers.slots) % (args.flags & PLUM_GPU_SLOTS64 ? 8 : 4) != 0)
     return Error{
@@ -42,6 +50,7 @@ Status GpuPlan::bind(const GpuPointers &pointers, void *workspace,
   args.workspace = address(workspace);
   args.cu_seqlens = address(pointers.cuSeqlens);
   args.slots = address(pointers.slots);
+  args.past = address(pointers.past);
   if (packed)
     args.chunk_offsets = args.workspace + sections.chunkOffsets;
   args.blobs = args.workspace + sections.blobs;
@@ -81,6 +90,19 @@ Status GpuPlan::bind(const GpuPointers &pointers, void *workspace,
   return list(pointers.snapshots, states);
 }
 
+bool GpuPlan::takes(size_t index, const plum_gpu_args &args) const {
+  if (!contents.launches[index].ifApart)
+    return true;
+  const std::vector<ManifestTensor> &states = manifest->states;
+  const plum_gpu_tensor *initial =
+      args.tensors + manifest->params.size() + manifest->inputs.size();
+  for (size_t i = 0; i < states.size(); ++i)
+    if (states[i].grows && initial[i].data != 0 &&
+        initial[i].data != initial[states.size() + i].data)
+      return true;
+  return false;
+}
+
 Status GpuPlan::enqueue(size_t index, plum_gpu_args &args,
                         CUstream stream) const {
   const Driver &driver = module->device().driver();
@@ -109,7 +131,9 @@ Status GpuPlan::launch(const GpuPointers &pointers, void *workspace,
   if (Status status = current.status(); !status)
     return status;
   for (size_t i = 0; i < contents.launches.size(); ++i)
-    if (Status status = enqueue(i, args, stream); !status)
+    if (!takes(i, args))
+      continue;
+    else if (Status status = enqueue(i, args, stream); !status)
       return status;
   return Status::ok();
 }

@@ -29,6 +29,7 @@ struct GpuPointers {
   void *const *snapshots = nullptr;
   const void *cuSeqlens = nullptr; ///< For a plan of packed sequences.
   const void *slots = nullptr;     ///< For a plan with a pool.
+  const void *past = nullptr;      ///< For a plan with it.
 };
 
 /// Launches of one shape. Immutable, so threads may share it; the executor must
@@ -51,6 +52,8 @@ public:
   Status bind(const GpuPointers &pointers, void *workspace, uint64_t bytes,
               plum_gpu_args &args) const;
   Status enqueue(size_t launch, plum_gpu_args &args, CUstream stream) const;
+  /// Whether a run with `args` takes this launch.
+  bool takes(size_t launch, const plum_gpu_args &args) const;
   const ManifestKernel &kernel(size_t launch) const {
     return manifest->kernels[contents.launches[launch].kernel];
   }

@@ -89,6 +89,7 @@ Result<DeviceTensors> DeviceTensors::upload(const Device &device,
       tensors.add(view, true);
   tensors.add(args.cuSeqlens);
   tensors.add(args.slots);
+  tensors.add(args.past);
   tensors.merge();
   Current current(device);
   if (Status s = current.status(); !s)
@@ -99,7 +100,7 @@ Result<DeviceTensors> DeviceTensors::upload(const Device &device,
                      &views.outputs, &views.finalStates, &views.snapshots})
     for (TensorView &view : *list)
       view.data = tensors.translate(view.data);
-  for (IndexView *view : {&views.cuSeqlens, &views.slots})
+  for (IndexView *view : {&views.cuSeqlens, &views.slots, &views.past})
     if (*view)
       view->data = tensors.translate(view->data);
   return tensors;
@@ -137,6 +138,7 @@ DeviceTensors::Pointers DeviceTensors::pointers() const {
     result.snapshots = list(views.snapshots);
   result.cuSeqlens = views.cuSeqlens.data;
   result.slots = views.slots.data;
+  result.past = views.past.data;
   return result;
 }
 
@@ -144,8 +146,9 @@ GpuPointers DeviceTensors::Pointers::get() const {
   auto list = [](const std::vector<void *> &addresses) {
     return addresses.empty() ? nullptr : addresses.data();
   };
-  return {list(params),  list(inputs),    list(initial), list(final),
-          list(outputs), list(snapshots), cuSeqlens,     slots};
+  return {list(params), list(inputs),  list(initial),
+          list(final),  list(outputs), list(snapshots),
+          cuSeqlens,    slots,         past};
 }
 
 Result<HostRunner> HostRunner::open(const Bundle &bundle,
@@ -185,6 +188,8 @@ Status HostRunner::run(const RunArgs &args, const GpuOptions &options) {
   Result<Problem> problem = checkProblem(bundle->manifest(), args);
   if (!problem)
     return problem.error();
+  if (bundle->manifest().growingState() && args.finalStates.empty())
+    return runWithLists(args, *problem, options);
   if (args.snapshotEvery == 0 || args.cuSeqlens || !args.slots)
     return runOnce(args, options);
   // In a batch a launch has a place for those of padding, and a result has not.
@@ -193,6 +198,24 @@ Status HostRunner::run(const RunArgs &args, const GpuOptions &options) {
       if (Status s = runOnce(only(sequence, args), options); !s)
         return s;
   return Status::ok();
+}
+
+/// Rows need a place to be appended to, even if nobody wants to see them.
+Status HostRunner::runWithLists(const RunArgs &args, const Problem &problem,
+                                const GpuOptions &options) {
+  const Manifest &manifest = bundle->manifest();
+  int64_t slots = std::max(problem.sequenceCount, problem.pool), room = 0;
+  for (const Sequence &sequence : problem.sequences)
+    room = std::max(room, sequence.rows());
+  RunArgs all = args;
+  std::vector<std::vector<float>> memory;
+  for (size_t i = 0; i < manifest.states.size(); ++i) {
+    int64_t heads = problem.stateHeads(i), d = manifest.states[i].elements();
+    memory.emplace_back(size_t(slots * heads * room * d));
+    all.finalStates.push_back(TensorView::dense(
+        memory.back().data(), DType::F32, slots, heads, room, d));
+  }
+  return runOnce(all, options);
 }
 
 Status HostRunner::runOnce(const RunArgs &args, const GpuOptions &options) {
@@ -242,6 +265,8 @@ Status HostRunner::runOnce(const RunArgs &args, const GpuOptions &options) {
       !s)
     return s;
   for (size_t i = 0; i < plan->plan().launches.size(); ++i) {
+    if (!plan->takes(i, kernelArgs))
+      continue;
     if (Status s = plan->enqueue(i, kernelArgs, stream.get()); !s)
       return s;
     if (Status s =

@@ -34,7 +34,7 @@ public:
   struct Pointers {
     std::vector<void *> params, inputs, initial, final, outputs, snapshots;
     GpuPointers get() const;
-    const void *cuSeqlens = nullptr, *slots = nullptr;
+    const void *cuSeqlens = nullptr, *slots = nullptr, *past = nullptr;
   };
   Pointers pointers() const;
 
@@ -69,6 +69,8 @@ public:
 private:
   HostRunner(const Bundle &bundle, GpuExecutor gpu, Stream stream)
       : bundle(&bundle), gpu(std::move(gpu)), stream(std::move(stream)) {}
+  Status runWithLists(const RunArgs &args, const Problem &problem,
+                      const GpuOptions &options);
   Status runOnce(const RunArgs &args, const GpuOptions &options);
 
   const Bundle *bundle;

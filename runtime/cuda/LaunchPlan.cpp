@@ -7,8 +7,11 @@
 
 #include "runtime/cuda/LaunchPlan.h"
 
+#include "runtime/Growing.h"
+
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace plum::runtime::cuda {
 
@@ -64,7 +67,8 @@ public:
   Status states(const std::vector<ManifestTensor> &tensors, const char *what,
                 const std::vector<TensorView> &views, bool snapshots) {
     for (size_t i = 0; i < tensors.size(); ++i) {
-      if (views.empty()) {
+      // A growing state has no snapshots.
+      if (views.empty() || (snapshots && tensors[i].grows)) {
         plan.args.tensors[plan.slots.size()].share = PLUM_GPU_SHARE(1);
         plan.slots.push_back({&tensors[i], what, 1, true, false, true});
       } else if (Status s = state(tensors[i], what, views[i], snapshots); !s)
@@ -99,6 +103,8 @@ private:
   Status state(const ManifestTensor &tensor, const char *what,
                const TensorView &view, bool snapshots) {
     auto width = int64_t(byteSize(view.dtype));
+    if (tensor.grows)
+      return list(tensor, what, view);
     plum_gpu_tensor &entry = plan.args.tensors[plan.slots.size()];
     entry.sequence = view.stride[0] * width;
     if (snapshots) {
@@ -115,6 +121,19 @@ private:
     entry.dtype = view.dtype == DType::BF16 ? PLUM_GPU_BF16 : PLUM_GPU_F32;
     int inner = view.stride[3] == 1 ? 3 : 2;
     return add(tensor, what, view, view.shape[inner] * width, inner, true);
+  }
+
+  /// [N, H, capacity, d], d contiguous; H may be fewer.
+  Status list(const ManifestTensor &tensor, const char *what,
+              const TensorView &view) {
+    auto width = int64_t(byteSize(view.dtype));
+    plum_gpu_tensor &entry = plan.args.tensors[plan.slots.size()];
+    entry.sequence = view.stride[0] * width;
+    entry.head = view.stride[1] * width;
+    entry.row = view.stride[2] * width;
+    entry.share = PLUM_GPU_SHARE(problem.heads / view.shape[1]);
+    entry.dtype = view.dtype == DType::BF16 ? PLUM_GPU_BF16 : PLUM_GPU_F32;
+    return add(tensor, what, view, view.shape[3] * width, 3, true);
   }
 
   /// Rows of a multiple of 16 bytes are read 16 bytes at a time, so they must
@@ -218,6 +237,13 @@ std::optional<int64_t> gridOf(const ManifestKernel &kernel,
   case KernelGrid::Chunks:
     return product({chunksOf(sizes, plan.chunk), sizes.heads, kernel.slices},
                    largestGrid);
+  case KernelGrid::Tokens: {
+    int64_t together =
+        kernel.role == KernelRole::Attend ? plan.args.head_block : 1;
+    return product({sizes.packed ? 1 : sizes.sequences, sizes.tokens,
+                    sizes.heads / together, kernel.slices},
+                   largestGrid);
+  }
   case KernelGrid::Sequences:
     break;
   }
@@ -230,12 +256,26 @@ std::optional<int64_t> gridOf(const ManifestKernel &kernel,
                  largestGrid);
 }
 
+/// The most heads, up to 16, that share every growing state side by side.
+uint32_t headBlock(const Problem &problem) {
+  int64_t shared = problem.heads;
+  for (int64_t group : problem.stateGroup)
+    shared = std::gcd(shared, group);
+  int64_t most = std::min<int64_t>(shared, 16);
+  while (shared % most)
+    --most;
+  return uint32_t(most);
+}
+
 Status fillLaunches(const Manifest &manifest, const KernelSet &set,
-                    LaunchPlan &plan) {
+                    const RunArgs &args, LaunchPlan &plan) {
   bool hasSummary = set.find(manifest, KernelRole::Summary) != nullptr;
   for (size_t index : set.kernels) {
     const ManifestKernel &kernel = manifest.kernels[index];
     if (kernel.role == KernelRole::Index && !plan.sizes.packed)
+      continue;
+    const bool carries = kernel.role == KernelRole::Carry;
+    if (carries && args.initialStates.empty())
       continue;
     if ((kernel.role == KernelRole::Summary ||
          kernel.role == KernelRole::Combine) &&
@@ -248,7 +288,7 @@ Status fillLaunches(const Manifest &manifest, const KernelSet &set,
                        text(largestGrid) + " blocks",
                    {"run fewer sequences or heads at a time"}};
     if (*grid > 0 && plan.sizes.sequences > 0)
-      plan.launches.push_back({index, uint32_t(*grid)});
+      plan.launches.push_back({index, uint32_t(*grid), carries});
   }
   return Status::ok();
 }
@@ -273,7 +313,7 @@ Status fillCounts(const Manifest &manifest, const KernelSet &set,
                      " tokens, expected a multiple of the chunk, " +
                      text(plan.chunk),
                  {"step kernels keep states after any number of tokens"}};
-  if (sizes.packed && set.find(manifest, KernelRole::Prepare) &&
+  if (sizes.packed && set.form == KernelForm::Chunk &&
       !set.find(manifest, KernelRole::Index))
     return Error{"", "has no index kernel, so it runs no packed sequences", {}};
   plan.args.sequences = uint32_t(sizes.sequences);
@@ -287,6 +327,8 @@ Status fillCounts(const Manifest &manifest, const KernelSet &set,
     plan.args.flags |= PLUM_GPU_CU64;
   if (args.slots && args.slots.dtype == DType::I64)
     plan.args.flags |= PLUM_GPU_SLOTS64;
+  if (args.past && args.past.dtype == DType::I64)
+    plan.args.flags |= PLUM_GPU_PAST64;
   return Status::ok();
 }
 
@@ -404,6 +446,10 @@ Result<LaunchPlan> planLaunch(const Manifest &manifest, const RunArgs &args,
   plan.sizes = {problem->sequenceCount, problem->tokens, problem->heads,
                 bool(args.cuSeqlens)};
   plan.pool = bool(args.slots);
+  plan.past = bool(args.past);
+  plan.args.past_rows = uint32_t(defaultPast(manifest, args));
+  if (manifest.growingState())
+    plan.args.head_block = headBlock(*problem);
   Result<KernelSet> set = chooseKernels(manifest, options, plan.sizes);
   if (!set)
     return set.error();
@@ -423,7 +469,7 @@ Result<LaunchPlan> planLaunch(const Manifest &manifest, const RunArgs &args,
   if (!sections)
     return sections.error();
   plan.workspace = *sections;
-  if (Status s = fillLaunches(manifest, *set, plan); !s)
+  if (Status s = fillLaunches(manifest, *set, args, plan); !s)
     return s.error();
   return plan;
 }

@@ -15,11 +15,15 @@
 //   chunks          N ceil(T / C) of a batch; of R packed rows at most
 //                   floor(R / C) + N, each sequence ending in a partial chunk
 //   grid chunks     chunks H slices
+//   grid tokens     N T H slices; of R packed rows R H slices; of `attend` one
+//                   for each head_block heads, as many as 16 of those that
+//                   share every growing state
 //   grid sequences  N H slices; of `scan`, times P where there is a summary;
 //                   of `summary`, times 2 P - 3: B of all segments but the
 //                   last, then M of these but the first
 //   workspace       [chunk_offsets int32 [2][N + 1]] packed only
-//                   [blobs         chunks H blob_bytes]
+//                   [blobs         chunks H blob_bytes] of step kernels, whose
+//                                  chunks are tokens, as well
 //                   [segments      N H P segment_bytes] with P > 1 only
 //                   each on a 256-byte boundary
 //
@@ -91,11 +95,13 @@ struct LaunchPlan {
   struct Launch {
     size_t kernel; ///< Of the manifest.
     uint32_t grid;
+    bool ifApart = false; ///< Only if final growing states are not where the
+                          ///< initial ones are.
   };
   /// One of args.tensors.
   struct Slot {
     const ManifestTensor *tensor;
-    const char *what; ///< "input", ...
+    const char *what; ///< "input", "initial state", ...
     uint32_t alignment;
     bool optional; ///< May be null at a launch.
     bool given;    ///< The plan knows its strides.
@@ -110,6 +116,7 @@ struct LaunchPlan {
   WorkspaceSections workspace;
   std::vector<Launch> launches;
   bool pool = false; ///< Slots are given.
+  bool past = false; ///< Rows of growing states are.
 };
 
 /// Checks all of `args` that can be checked without reading device memory; its

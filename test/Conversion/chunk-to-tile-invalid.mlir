@@ -148,16 +148,3 @@ assoc.layer @scaled args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.a
   %y = arith.mulf %o, %g64 : vector<64xf32>
   assoc.yield %y, %S1 : vector<64xf32>, !S
 }
-
-// -----
-
-// expected-warning @below {{no chunk kernels for this layer on a GPU: a state that grows}}
-// expected-note @below {{the step kernel runs it}}
-assoc.layer @list args [#assoc.arg<input "x">, #assoc.arg<state "L">] outputs ["o"] {
-^bb0(%x: vector<8xbf16>, %L: !assoc.list<8, f32>):
-  %x1 = arith.extf %x : vector<8xbf16> to vector<8xf32>
-  %L1 = assoc.append %L, %x1 : !assoc.list<8, f32>
-  %o = assoc.attend(%x1) keys(%L1 : !assoc.list<8, f32>) values(%L1 : !assoc.list<8, f32>) : vector<8xf32>
-  %o1 = arith.truncf %o : vector<8xf32> to vector<8xbf16>
-  assoc.yield %o1, %L1 : vector<8xbf16>, !assoc.list<8, f32>
-}

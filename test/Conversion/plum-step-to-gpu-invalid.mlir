@@ -57,7 +57,7 @@ assoc.layer @many args [#assoc.arg<state "a">, #assoc.arg<state "b">, #assoc.arg
 
 // -----
 
-// expected-error @below {{'assoc.layer' op has growing state 1, which has no step kernel for a GPU}}
+// expected-error @below {{'assoc.layer' op has growing state 1, which plum-attend-to-gpu lowers}}
 assoc.layer @list args [#assoc.arg<input "x">, #assoc.arg<state "L">] outputs ["o"] {
 ^bb0(%x: vector<8xf32>, %L: !assoc.list<8, f32>):
   %L1 = assoc.append %L, %x : !assoc.list<8, f32>

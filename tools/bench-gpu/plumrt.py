@@ -48,11 +48,11 @@ class Launch(ctypes.Structure):
                 + [(name, POINTER) for name in
                    ("inputs", "params", "outputs", "initial_states", "final_states", "snapshots",
                     "cu_seqlens", "slots", "workspace")]
-                + [("workspace_bytes", ctypes.c_uint64), ("stream", POINTER)])
+                + [("workspace_bytes", ctypes.c_uint64), ("stream", POINTER), ("past", POINTER)])
 
 
 assert ctypes.sizeof(CTensor) == 80 and ctypes.sizeof(RunArgs) == 152
-assert ctypes.sizeof(PlanInfo) == 40 and ctypes.sizeof(Launch) == 96
+assert ctypes.sizeof(PlanInfo) == 40 and ctypes.sizeof(Launch) == 104
 
 
 @dataclass
@@ -67,15 +67,16 @@ class Tensors:
     slots: torch.Tensor = None
     snapshots: dict = field(default_factory=dict)  # states after `every`, 2 `every`, ... tokens
     every: int = 0
+    past: torch.Tensor = None  # rows of growing states before the run; empty: as many as there are
 
 
 def view(tensor, declared, kind):
     """The four axes of plumrt_tensor."""
     shape, stride = list(tensor.shape), list(tensor.stride())
     own = len(declared)
-    if kind == "state":
-        if own < 2:  # [N, H, 1, K]
-            shape[2:2], stride[2:2] = [1] * (2 - own), [1] * (2 - own)
+    if kind == "state":  # [N, H, 1, K]; one that grows comes with its rows
+        missing = 4 - len(shape)
+        shape[2:2], stride[2:2] = [1] * missing, [1] * missing
     else:
         if own == 0:
             shape.append(1), stride.append(1)
@@ -137,6 +138,9 @@ class Layer:
         if t.slots is not None:
             args.slots, args.slot_count = t.slots.data_ptr(), t.slots.numel()
             args.slot_dtype = DTYPES[t.slots.dtype]
+        if t.past is not None:
+            args.past, args.past_count = t.past.data_ptr(), t.past.numel()
+            args.past_dtype = DTYPES[t.past.dtype]
         return args, keep
 
     def run(self, tensors, form=AUTO, chunk=0, layout=KV):
@@ -179,7 +183,7 @@ class Plan:
                         cu_seqlens=None if t.cu_seqlens is None else t.cu_seqlens.data_ptr(),
                         slots=None if t.slots is None else t.slots.data_ptr(),
                         workspace=self.workspace.data_ptr(), workspace_bytes=self.info.workspace_bytes,
-                        stream=stream)
+                        stream=stream, past=None if t.past is None else t.past.data_ptr())
         return launch, keep
 
     def enqueue(self, launch):

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* Bumped when what is below changes. Written to manifest.json. */
-#define PLUM_GPU_ABI 2
+#define PLUM_GPU_ABI 3
 
 #define PLUM_GPU_MAX_TENSORS 32
 
@@ -48,6 +48,8 @@ extern "C" {
  *   param of shape [d]           own(h) * head + a * element size
  *   state of shape [K, V]        slot(n) * sequence + h * head + a * row
  *                                + b * column, in either memory layout
+ *   state that grows, rows [d]   slot(n) * sequence + own(h) * head + i * row
+ *                                + a * element size (d contiguous)
  * For a packed run n is 0 in inputs and outputs and t counts from cu[0] on.
  * Where g heads of the layer share one of the tensor's, own(h) = h / g, which
  * is the high half of 2h * share: exact for h * g < 2^31, without a division.
@@ -66,6 +68,7 @@ typedef struct plum_gpu_tensor {
 /* plum_gpu_args.flags */
 #define PLUM_GPU_CU64 1u    /* cu_seqlens holds int64, else int32 */
 #define PLUM_GPU_SLOTS64 2u /* slots holds int64, else int32 */
+#define PLUM_GPU_PAST64 4u  /* past holds int64, else int32 */
 
 typedef struct plum_gpu_args {
   uint64_t workspace;  /* 0:  256-byte aligned */
@@ -85,7 +88,12 @@ typedef struct plum_gpu_args {
   uint64_t segment_states; /* 64: f32 scratch of the split, 0 when P = 1 */
   uint64_t blobs;          /* 72: what `prepare` leaves for `scan`, one blob a
                               chunk and head, chunk-major: chunk * H + head */
-  /* 80: params, inputs, initial states, final states, outputs, snapshots, each
+  uint64_t past;       /* 80: rows that growing states hold before the run: of
+                          [N] sequences or, with slots, of each slot; or 0 */
+  uint32_t past_rows;  /* 88: of every sequence, where past is 0 */
+  uint32_t head_block; /* 92: heads of a token that a block of `attend` of step
+                          kernels has; they share all growing states */
+  /* 96: params, inputs, initial states, final states, outputs, snapshots, each
      in the order of the manifest. */
   plum_gpu_tensor tensors[PLUM_GPU_MAX_TENSORS];
 } plum_gpu_args;
@@ -94,7 +102,7 @@ typedef struct plum_gpu_args {
 } /* extern "C" */
 
 static_assert(sizeof(plum_gpu_tensor) == 56, "kernels index plum_gpu_tensor");
-static_assert(sizeof(plum_gpu_args) == 80 + 56 * PLUM_GPU_MAX_TENSORS,
+static_assert(sizeof(plum_gpu_args) == 96 + 56 * PLUM_GPU_MAX_TENSORS,
               "kernels read plum_gpu_args at fixed offsets");
 #endif
 

@@ -116,6 +116,29 @@ def TileToNVVMPass : Pass<"plum-tile-to-nvvm", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect"];
 }
 
+def AttendToGPUPass : Pass<"plum-attend-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "write the GPU kernels of layers with growing states";
+  let description = [{
+    Precondition: `assoc.layer`s in normal form. Postcondition: those that have
+    lists are `llvm.func` kernels that take plum_gpu_args
+    (include/plum/ABI/GpuABI.h): for chunks of each size `index`, `carry`, `append`
+    and `attend`, for single tokens `carry`, `append`, `attend` and `merge`
+    (docs/gpu.md). Other layers are left alone. A layer that these kernels cannot do
+    is an error at what is in the way: states of both kinds, more than one
+    `attend`, rows that depend on what was attended to, sizes that do not fit.
+
+    Products are bf16 with fp32 sums; scores are multiplied by the number that all
+    queries have as a factor, so bf16 queries are not rounded again. The bits of
+    a token depend neither on the batch nor on where rows lie, but on the form.
+  }];
+  let options = [
+    Option<"sm", "sm", "int64_t", "90", "the GPU: 80, or 90 for sm_90a">,
+    ListOption<"chunks", "chunks", "int64_t", "chunk sizes in tokens">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect", "::mlir::math::MathDialect",
+                           "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
+}
+
 def StepToGPUPass : Pass<"plum-step-to-gpu", "::mlir::ModuleOp"> {
   let summary = "turn layers into GPU kernels that run token by token";
   let description = [{

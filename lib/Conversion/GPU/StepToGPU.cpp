@@ -14,6 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Place.h"
 #include "StepEmitter.h"
 
 #include "plum/ABI/GpuABI.h"
@@ -51,7 +52,7 @@ static LogicalResult checkTensors(LayerOp layer) {
   for (BlockArgument state : layer.argumentsOf(Role::State))
     if (isa<ListType>(state.getType()))
       return layer.emitOpError() << "has growing state " << state.getArgNumber()
-                                 << ", which has no step kernel for a GPU";
+                                 << ", which plum-attend-to-gpu lowers";
   // Params, inputs; states before and after; outputs; snapshots.
   size_t count = layer.getArgs().size() + layer.getOutputs().size() +
                  2 * layer.argumentsOf(Role::State).size();
@@ -89,19 +90,11 @@ static LogicalResult lower(LayerOp layer, Chip chip) {
   StepEmitter emitter(layer, *graph, *shape, b);
   if (failed(emitter.run()))
     return failure();
-  b.finish({.threads = shape->threads, .sharedBytes = emitter.sharedBytes()});
-  LLVM::LLVMFuncOp kernel = b.function();
-  auto count = [&](StringRef name, int64_t value) {
-    kernel->setAttr(name, b.getI64IntegerAttr(value));
-  };
-  kernel->setAttr(kFormAttr, b.getStringAttr("step"));
-  kernel->setAttr(kRoleAttr, b.getStringAttr("step"));
-  kernel->setAttr(kGridAttr, b.getStringAttr("sequences"));
-  count(kSlicesAttr, shape->slices);
-  count(kThreadsAttr, shape->threads);
-  count(kSharedBytesAttr, emitter.sharedBytes());
-  count(kChunkAttr, 1);
-  count(kFlopsAttr, emitter.flops());
+  KernelShape launch{.threads = shape->threads,
+                     .sharedBytes = emitter.sharedBytes()};
+  b.finish(launch);
+  describe(b, {"step", "step", "sequences", 1, shape->slices}, launch);
+  b.function()->setAttr(kFlopsAttr, b.getI64IntegerAttr(emitter.flops()));
   return success();
 }
 

@@ -26,7 +26,8 @@
 #ifndef PLUM_LIB_CONVERSION_GPU_TILEEMITTER_H
 #define PLUM_LIB_CONVERSION_GPU_TILEEMITTER_H
 
-#include "Ptx.h"
+#include "Panels.h"
+#include "Place.h"
 
 #include "dialects/Tile/Tile.h"
 
@@ -43,9 +44,6 @@ struct SharedTile {
 /// Gives every tile.alloc its offset; returns the bytes used. Tiles whose uses
 /// do not overlap, with a barrier between, share bytes.
 int64_t planShared(tile::KernelOp kernel);
-
-/// The state pool's slot of sequence `row`; negative for a row of padding.
-Value slotOf(Ptx &p, Value row);
 
 //===--- Segments (TileCombine.cpp) ---------------------------------------===//
 /// Scratch of one segment of one head: M, then the rows of X.
@@ -68,9 +66,6 @@ KernelShape emitCombine(Ptx &p, const Segment &segment);
 
 /// Registers that one of `threads` threads has of a tensor.
 int64_t registerCount(mlir::RankedTensorType type, int64_t threads);
-
-/// `cu_seqlens[i]` as i32 rows.
-Value sequenceStart(Ptx &p, Value cu, Value flags, Value i);
 
 class TileEmitter {
 public:
@@ -184,15 +179,22 @@ private:
   /// `thread`; rows from `rows` on become zero. `rolled`: as a loop.
   void copyRows(llvm::ArrayRef<RowCopy> copies, Value thread, int64_t threads,
                 Value firstRow, Value rows, bool rolled = false);
-  /// Byte offset of a lane's 16 bytes for ldmatrix/stmatrix of 16 x 16, in a
-  /// panel: rows by l & 15 (`swap`: by columns of tiles), plus `row`.
-  Value matrixOffset(Value row, int64_t quarter, bool swap);
-  /// Byte offset in a panel of 16-byte piece `piece` (0 to 7) of a row.
-  Value pieceOffset(Value row, Value piece);
-  /// A lane's ldmatrix or stmatrix address of the 16 x 16 block (I, J).
-  Value blockAt(const SharedTile &tile, Value I, Value J, bool swap);
+  Value matrixOffset(Value row, int64_t quarter, bool swap) {
+    return gpu::matrixOffset(p, lane, row, quarter, swap);
+  }
+  Value pieceOffset(Value row, Value piece) {
+    return gpu::pieceOffset(p, row, piece);
+  }
+  Panels panels(const SharedTile &tile) {
+    return {tile.base, tile.type.getRows(), lane};
+  }
+  Value blockAt(const SharedTile &tile, Value I, Value J, bool swap) {
+    return gpu::blockAt(p, panels(tile), I, J, swap);
+  }
   void storeBlock(const SharedTile &tile, Value I, Value J,
-                  llvm::ArrayRef<Value> four);
+                  llvm::ArrayRef<Value> four) {
+    gpu::storeBlock(p, panels(tile), I, J, four);
+  }
   /// The team's matrix [columns, rows] as the tile [rows, columns].
   void storeTransposed(const SharedTile &to, llvm::ArrayRef<Value> v);
   /// Row and column of register `i` of a vector or matrix in a layout.

@@ -158,78 +158,17 @@ void TileEmitter::once(Value condition, function_ref<void()> body) {
   p.ifThen(condition, body);
 }
 
-Value plum::gpu::sequenceStart(Ptx &p, Value cu, Value flags, Value i) {
-  Value wide =
-      p.cmp(arith::CmpIPredicate::ne, p.bitAnd(flags, PLUM_GPU_CU64), p.i32(0));
-  return p.ifElse(
-      wide, p.getI32Type(),
-      [&]() -> Values {
-        Value at = p.global(p.add(cu, p.shl(p.toI64(i), 3)));
-        return {p.toI32(p.load(p.getI64Type(), at))};
-      },
-      [&]() -> Values {
-        Value at = p.global(p.add(cu, p.shl(p.toI64(i), 2)));
-        return {p.load(p.getI32Type(), at)};
-      })[0];
-}
-
 void TileEmitter::coordinatesPrepare(function_ref<void()> body) {
   Type i32 = p.getI32Type();
   Value id = p.ctaid(), heads = p.argument(ARG(heads), i32);
   head = p.remu(id, heads);
   Value chunk = p.divu(id, heads);
-  Value cu = p.argument(ARG(cu_seqlens), p.getI64Type());
-  Value packed = p.cmp(arith::CmpIPredicate::ne, cu, p.i64(0));
-  Values where = p.ifElse(
-      packed, {i32, i32, i32, i32, i32},
-      [&]() -> Values {
-        // The sequence is the last whose first chunk is not after this one:
-        // every lane counts some, the warp adds up.
-        Value offsets = p.argument(ARG(chunk_offsets), p.getI64Type());
-        Value count = p.argument(ARG(sequences), i32);
-        Value end = p.add(count, 1);
-        Value before = p.loop(
-            lane, end, 32, ValueRange{p.i32(0)},
-            [&](Value i, ValueRange sum) -> Values {
-              Value at = p.global(p.add(offsets, p.shl(p.toI64(i), 2)));
-              Value first = p.load(i32, at);
-              Value counts = p.ge(chunk, first);
-              return {p.add(sum[0], p.select(counts, p.i32(1), p.i32(0)))};
-            })[0];
-        p.syncWarp();
-        for (int64_t delta : {1, 2, 4, 8, 16})
-          before = p.add(before, p.shuffleXor(before, delta));
-        Value s = p.sub(before, p.i32(1));
-        Value inside = p.lt(s, count);
-        Value safe = p.minimum(s, p.sub(count, p.i32(1)));
-        Value flags = p.argument(ARG(flags), i32);
-        Value start = sequenceStart(p, cu, flags, safe);
-        Value stop = sequenceStart(p, cu, flags, p.add(safe, 1));
-        Value first =
-            p.load(i32, p.global(p.add(offsets, p.shl(p.toI64(safe), 2))));
-        Value row = p.mul(p.sub(chunk, first), C);
-        Value left = p.minimum(p.sub(p.sub(stop, start), row), p.i32(C));
-        return {p.i32(0), p.add(start, row), p.select(inside, left, p.i32(0)),
-                safe, row};
-      },
-      [&]() -> Values {
-        Value perSequence = p.argument(ARG(chunks), i32);
-        Value tokens = p.argument(ARG(tokens), i32);
-        Values at = p.ifElse(
-            p.lt(chunk, perSequence), {i32, i32},
-            [&]() -> Values { return {p.i32(0), chunk}; },
-            [&]() -> Values {
-              return {p.divu(chunk, perSequence), p.remu(chunk, perSequence)};
-            });
-        Value row = p.mul(at[1], C);
-        return {at[0], row, p.minimum(p.sub(tokens, row), p.i32(C)), at[0],
-                row};
-      });
-  inputSequence = where[0];
-  firstToken = where[1];
-  rows = where[2];
-  sequence = where[3];
-  startsSequence = p.eq(where[4], p.i32(0));
+  const TokenPlace at = chunkAt(p, chunk, C);
+  inputSequence = at.inputSequence;
+  firstToken = at.firstToken;
+  rows = at.rows;
+  sequence = at.sequence;
+  startsSequence = p.eq(at.begin, p.i32(0));
   Value blobs = p.argument(ARG(blobs), p.getI64Type());
   Value number = p.add(p.mul(p.toI64(chunk), p.toI64(heads)), p.toI64(head));
   blob = p.global(p.add(blobs, p.mul(number, p.i64(kernel.getBlob()))));
@@ -255,9 +194,8 @@ void TileEmitter::coordinatesScan(function_ref<void()> body) {
   Values where = p.ifElse(
       packed, {i32, i32, i32, i32},
       [&]() -> Values {
-        Value flags = p.argument(ARG(flags), i32);
-        Value start = sequenceStart(p, cu, flags, sequence);
-        Value stop = sequenceStart(p, cu, flags, p.add(sequence, 1));
+        Value start = sequenceStart(p, cu, sequence);
+        Value stop = sequenceStart(p, cu, p.add(sequence, 1));
         Value offsets = p.argument(ARG(chunk_offsets), p.getI64Type());
         Value first =
             p.load(i32, p.global(p.add(offsets, p.shl(p.toI64(sequence), 2))));
@@ -319,30 +257,6 @@ void TileEmitter::coordinatesSegment(Value part) {
   Value before =
       p.sub(p.select(p.eq(segment, p.i32(0)), segments, segment), p.i32(1));
   segmentStart = scratch.address(p, sequence, head, summary ? segment : before);
-}
-
-Value plum::gpu::slotOf(Ptx &p, Value row) {
-  Type i32 = p.getI32Type();
-  Value slots = p.argument(ARG(slots), p.getI64Type());
-  return p.ifElse(
-      p.cmp(arith::CmpIPredicate::ne, slots, p.i64(0)), i32,
-      [&]() -> Values {
-        Value flags = p.argument(ARG(flags), i32);
-        Value wideSlots = p.cmp(arith::CmpIPredicate::ne,
-                                p.bitAnd(flags, PLUM_GPU_SLOTS64), p.i32(0));
-        return p.ifElse(
-            wideSlots, i32,
-            [&]() -> Values {
-              return {p.toI32(
-                  p.load(p.getI64Type(),
-                         p.global(p.add(slots, p.shl(p.toI64(row), 3)))))};
-            },
-            [&]() -> Values {
-              return {
-                  p.load(i32, p.global(p.add(slots, p.shl(p.toI64(row), 2))))};
-            });
-      },
-      [&]() -> Values { return {row}; })[0];
 }
 
 KernelShape TileEmitter::emit() {

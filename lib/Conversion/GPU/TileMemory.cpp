@@ -63,22 +63,6 @@ int64_t plum::gpu::registerCount(RankedTensorType type, int64_t threads) {
   llvm_unreachable("all layouts are above");
 }
 
-Value TileEmitter::pieceOffset(Value row, Value piece) {
-  return p.add(p.shl(row, 7), p.shl(p.bitXor(piece, p.bitAnd(row, 7)), 4));
-}
-
-Value TileEmitter::matrixOffset(Value row, int64_t quarter, bool swap) {
-  // Lane l: row l & 15 and 16-byte piece l >> 4, or with `swap` row (l & 7) +
-  // 8 (l >> 4) and piece (l >> 3) & 1. Rows are added as multiples of 8, so
-  // the swizzle is that of l & 7.
-  Value inner = swap ? p.add(p.bitAnd(lane, 7), p.shl(p.shr(lane, 4), 3))
-                     : p.bitAnd(lane, 15);
-  Value piece = swap ? p.bitAnd(p.shr(lane, 3), 1) : p.shr(lane, 4);
-  Value swizzled = p.bitXor(piece, p.bitAnd(lane, 7));
-  Value bytes = p.add(p.shl(p.add(row, inner), 7), p.shl(swizzled, 4));
-  return quarter ? p.bitXor(bytes, p.i32(quarter * 32)) : bytes;
-}
-
 //===----------------------------------------------------------------------===//
 // Shared memory
 //===----------------------------------------------------------------------===//
@@ -217,27 +201,6 @@ void TileEmitter::unstash(tile::UnstashOp op) {
       out.push_back(p.element(four, j));
   }
   set(op.getResult(), out);
-}
-
-Value TileEmitter::blockAt(const SharedTile &tile, Value I, Value J,
-                           bool swap) {
-  Value offset =
-      p.bitXor(matrixOffset(p.shl(I, 4), 0, swap), p.shl(p.bitAnd(J, 3), 5));
-  return p.at(p.at(tile.base, offset),
-              p.mul(p.shr(J, 2), tile.type.getRows() * 128));
-}
-
-void TileEmitter::storeBlock(const SharedTile &tile, Value I, Value J,
-                             ArrayRef<Value> four) {
-  if (p.chip.hopper())
-    return p.stmatrix4(blockAt(tile, I, J, false), four, false);
-  Value row = p.add(p.shl(I, 4), g);
-  Value panel = p.mul(p.shr(J, 2), tile.type.getRows() * 128);
-  for (int64_t i = 0; i < 4; ++i) {
-    Value piece = p.add(p.shl(p.bitAnd(J, 3), 1), i / 2);
-    Value offset = p.add(p.add(pieceOffset(row, piece), p.shl(t, 2)), panel);
-    p.store(four[i], p.at(p.at(tile.base, offset), i % 2 * 8 * 128));
-  }
 }
 
 void TileEmitter::storeTransposed(const SharedTile &to, ArrayRef<Value> v) {

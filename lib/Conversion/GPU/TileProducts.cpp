@@ -129,25 +129,7 @@ void TileEmitter::dot(tile::DotOp op) {
 
   if (zero)
     acc.assign(N / 2, p.f32(0));
-  for (int64_t k = 0; k < depth / 16; ++k)
-    for (int64_t n = 0; n < N / 16; ++n) {
-      // Four 8x8 tiles: b0 and b1 of two blocks of 8 columns.
-      Values f;
-      if (transposed) {
-        Value at = p.at(b.base, matrixOffset(p.i32(0), n % 4, false));
-        f = p.ldmatrix4(p.at(at, n / 4 * rows * 128 + k * 16 * 128), true);
-      } else {
-        Value at = p.at(b.base, p.bitXor(matrixOffset(p.i32(0), 0, true),
-                                         p.i32(k % 4 * 32)));
-        f = p.ldmatrix4(p.at(at, k / 4 * rows * 128 + n * 16 * 128), false);
-      }
-      for (int64_t h : {0, 1}) {
-        int64_t at = 4 * (2 * n + h);
-        Values d = p.mma(ArrayRef(a).slice(4 * k, 4), f[2 * h], f[2 * h + 1],
-                         ArrayRef(acc).slice(at, 4));
-        std::copy(d.begin(), d.end(), acc.begin() + at);
-      }
-    }
+  acc = multiply(p, a, panels(b), acc, transposed);
   set(op.getResult(), acc);
 }
 

@@ -151,15 +151,14 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
          llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
       if (!function->hasAttr(kChunkAttr))
         continue;
+      // Its kernels are made of the layer: see plum-attend-to-gpu.
+      if (llvm::any_of(function.getArgumentTypes(),
+                       [](Type type) { return isa<assoc::ListType>(type); })) {
+        function.erase();
+        continue;
+      }
       std::string why;
-      bool grows = llvm::any_of(function.getArgumentTypes(), [](Type type) {
-        return isa<assoc::ListType>(type);
-      });
-      FailureOr<Graph> graph = failure();
-      if (grows)
-        why = "a state that grows";
-      else
-        graph = analyse(function, why);
+      FailureOr<Graph> graph = analyse(function, why);
       if (succeeded(graph))
         why = unsupported(*graph);
       Schedule schedule;

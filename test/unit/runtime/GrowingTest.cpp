@@ -541,14 +541,6 @@ TEST_F(GrowingTest, WhatCannotBeIsRefused) {
                                    "but layer 'toy' has no such state");
 }
 
-TEST_F(GrowingTest, NoGpuRunsThem) {
-  AttentionTensors x(1, 5, 2);
-  Result<Problem> problem = checkDeviceProblem(bundle->manifest(), x.args());
-  ASSERT_FALSE(problem);
-  EXPECT_EQ(problem.error().str(), "error: state 'keys' grows, which no kernel "
-                                   "for a GPU supports");
-}
-
 TEST_F(GrowingTest, TheReferenceRunsTheSameProblem) {
   AttentionTensors x(1, 10, 2);
   std::vector<int64_t> cu{0, 4, 4, 10}, slots{2, -1, 0};

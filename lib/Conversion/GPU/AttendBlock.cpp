@@ -1,0 +1,225 @@
+//===- AttendBlock.cpp - What a block of attend does ------------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "AttendEmitter.h"
+
+#include "plum/ABI/GpuABI.h"
+
+#include <numbers>
+
+using namespace mlir;
+using namespace plum;
+using namespace plum::gpu;
+
+#define ARG(NAME) int64_t(offsetof(plum_gpu_args, NAME))
+
+static constexpr double kLog2e = std::numbers::log2e;
+
+KernelShape AttendEmitter::attend() {
+  rowWarp = p.divu(warp, shape.columnWarps);
+  columnWarp = p.remu(warp, shape.columnWarps);
+  coordinates();
+  forSequence([&] { block(); });
+  return {.threads = shape.threads(),
+          .registers = kMostRegisters,
+          .sharedBytes = shape.bytes};
+}
+
+void AttendEmitter::coordinates() {
+  Type i32 = p.getI32Type();
+  Value id = p.ctaid(), heads = p.argument(ARG(heads), i32);
+  if (shape.step()) {
+    split = take(id, p.i32(shape.splits));
+    Value together = p.argument(ARG(head_block), i32);
+    head = p.mul(take(id, p.divu(heads, together)), together);
+    number = id;
+    place = tokenAt(p, id);
+    return;
+  }
+  head = take(id, heads);
+  // Those that see most come first, so that no long one is left at the end.
+  Value chunks = p.argument(ARG(chunks), i32);
+  Value packed = p.cmp(arith::CmpIPredicate::ne,
+                       p.argument(ARG(cu_seqlens), p.getI64Type()), p.i64(0));
+  Value count =
+      p.select(packed, chunks, p.mul(chunks, p.argument(ARG(sequences), i32)));
+  place = chunkAt(p, p.sub(p.sub(count, p.i32(1)), id), shape.chunk);
+}
+
+std::pair<Value, Value> AttendEmitter::tokenAndHead(Value row) {
+  if (shape.step()) {
+    Value last = p.sub(p.argument(ARG(head_block), p.getI32Type()), p.i32(1));
+    return {place.firstToken, p.add(head, p.minimum(row, last))};
+  }
+  Value last = p.sub(place.rows, p.i32(1));
+  return {p.add(place.firstToken, p.minimum(row, last)), head};
+}
+
+void AttendEmitter::block() {
+  Value before =
+      p.add(p.add(past, place.begin), layer.attend.seesOwn() ? 1 : 0);
+  keyCount = p.add(before, p.sub(place.rows, p.i32(1)));
+  for (unsigned list : layer.read())
+    lists.push_back(maths.list(layer.final(list), slot, head));
+  for (int64_t half : {0, 1})
+    seen[half] = shape.step() ? keyCount
+                              : p.minimum(p.add(before, rowOf(half)), keyCount);
+  Value tiles = p.divu(p.add(keyCount, shape.keys - 1), shape.keys);
+  Value first = p.i32(0), end = tiles;
+  if (shape.step()) {
+    Value each = p.divu(p.add(tiles, shape.splits - 1), shape.splits);
+    first = p.mul(split, each);
+    end = p.minimum(p.add(first, each), tiles);
+  }
+  auto work = [&] {
+    startCopies(first, end);
+    makeQueries();
+    p.barrier(int64_t(0), shape.threads());
+    readFactors();
+    loop(first, end);
+    exchangeTotals();
+    if (shape.step())
+      storePart();
+    else
+      storeAnswers();
+  };
+  // merge knows which splits have keys.
+  if (shape.step())
+    p.ifThen(p.lt(first, end), work);
+  else
+    work();
+}
+
+//===----------------------------------------------------------------------===//
+// Queries
+//===----------------------------------------------------------------------===//
+
+void AttendEmitter::makeQueries() {
+  p.loop(p.i32(0), p.i32(shape.rows()), shape.threads() / 8, [&](Value base) {
+    Value row = p.add(base, p.shr(tid, 3));
+    auto [token, rowHead] = tokenAndHead(row);
+    maths.begin(place.inputSequence, token, rowHead);
+    for (auto [i, query] : llvm::enumerate(layer.queries)) {
+      const int64_t width = layer.keyDim(i);
+      Values elements = maths.all(query);
+      for (int64_t n = 0; n < LaneRows::pieces(width); ++n)
+        maths.ifHas(width, n, [&] {
+          Value piece = maths.piece(n);
+          Value offset = p.add(pieceOffset(p, row, p.bitAnd(piece, 7)),
+                               p.mul(p.shr(piece, 3), shape.rows() * 128));
+          p.store(p.vector(packEight(p, ArrayRef(elements).slice(8 * n, 8))),
+                  p.at(p.shared(shape.queryAt[i]), offset));
+        });
+    }
+    if (!layer.factor)
+      return;
+    Value scale =
+        p.fmul(maths.get(layer.factor)[0], p.f32(layer.constant * kLog2e));
+    p.ifThen(p.eq(maths.piece(0), p.i32(0)), [&] {
+      p.store(scale, p.at(p.shared(shape.factorsAt), p.shl(row, 2)));
+    });
+  });
+}
+
+void AttendEmitter::readFactors() {
+  for (int64_t half : {0, 1})
+    factor[half] = layer.factor
+                       ? p.load(p.getF32Type(), p.at(p.shared(shape.factorsAt),
+                                                     p.shl(rowOf(half), 2)))
+                       : p.f32(layer.constant * kLog2e);
+  if (!shape.hold)
+    return;
+  for (unsigned i = 0; i < layer.queries.size(); ++i) {
+    Panels queries{p.shared(shape.queryAt[i]), shape.rows(), lane};
+    for (int64_t J = 0; J < layer.keyDim(i) / 16; ++J)
+      held.append(leftOperand(p, queries, p.shl(rowWarp, 4), J));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Answers
+//===----------------------------------------------------------------------===//
+
+/// Sums of weights, of all lanes and warps that have the row. A barrier of all.
+void AttendEmitter::exchangeTotals() {
+  for (Value &x : total)
+    for (int64_t mask : {1, 2})
+      x = p.fadd(x, p.shuffleXor(x, mask));
+  p.barrier(int64_t(0), shape.threads());
+  if (shape.columnWarps == 1)
+    return;
+  auto at = [&](int64_t half) {
+    return p.at(p.shared(shape.exchangeAt),
+                p.mul(rowOf(half), shape.columnWarps * 4));
+  };
+  p.ifThen(p.eq(t, p.i32(0)), [&] {
+    for (int64_t half : {0, 1})
+      p.store(total[half], p.at(at(half), p.shl(columnWarp, 2)));
+  });
+  p.barrier(int64_t(0), shape.threads());
+  for (int64_t half : {0, 1}) {
+    Value all = p.load(p.vec(p.getF32Type(), shape.columnWarps), at(half));
+    total[half] = p.element(all, 0);
+    for (int64_t i = 1; i < shape.columnWarps; ++i)
+      total[half] = p.fadd(total[half], p.element(all, i));
+  }
+}
+
+/// The answers take the place of queries and tiles, as numbers, row by row;
+/// then the layer's outputs are made of them.
+void AttendEmitter::storeAnswers() {
+  const int64_t pitch = AttendShape::answerPitch(layer);
+  Value column = p.add(p.mul(columnWarp, part()), p.shl(t, 1));
+  for (int64_t half : {0, 1}) {
+    // Of no rows at all the answer is 0.
+    Value isNone = p.fcmp(arith::CmpFPredicate::OEQ, total[half], p.f32(0));
+    Value inverse = p.select(isNone, p.f32(0), p.rcp(total[half]));
+    Value to =
+        p.at(p.at(p.shared(), p.mul(rowOf(half), pitch)), p.shl(column, 2));
+    for (int64_t j = 0; j < part() / 8; ++j)
+      p.store(p.vector({p.fmul(sums[4 * j + 2 * half], inverse),
+                        p.fmul(sums[4 * j + 2 * half + 1], inverse)}),
+              p.at(to, 32 * j));
+  }
+  p.barrier(int64_t(0), shape.threads());
+  p.loop(p.i32(0), place.rows, shape.threads() / 8, [&](Value base) {
+    Value row = p.add(base, p.shr(tid, 3));
+    auto [token, rowHead] = tokenAndHead(row);
+    Value from = p.at(p.shared(), p.mul(row, pitch));
+    Values answer;
+    for (int64_t n = 0; n < LaneRows::pieces(V); ++n) {
+      Value piece = p.minimum(maths.piece(n), p.i32(V / 8 - 1));
+      answer.append(loadEight(p, p.at(from, p.shl(piece, 5)), p.getF32Type()));
+    }
+    maths.begin(place.inputSequence, token, rowHead);
+    maths.set(layer.attend.getResult(), answer);
+    storeOutputs(p.lt(row, place.rows));
+  });
+}
+
+/// What this split of the keys adds up to, for merge.
+void AttendEmitter::storePart() {
+  Value heads = p.argument(ARG(heads), p.getI32Type());
+  Value together = p.argument(ARG(head_block), p.getI32Type());
+  const int64_t bytes = AttendShape::partBytes(layer);
+  Value blobs = p.argument(ARG(blobs), p.getI64Type());
+  Value column = p.add(p.mul(columnWarp, part()), p.shl(t, 1));
+  for (int64_t half : {0, 1})
+    p.ifThen(p.lt(rowOf(half), together), [&] {
+      Value owner = p.add(p.mul(p.toI64(number), p.toI64(heads)),
+                          p.toI64(p.add(head, rowOf(half))));
+      Value which = p.add(p.mul(owner, shape.splits), p.toI64(split));
+      Value to = p.global(p.add(blobs, p.mul(which, bytes)));
+      Value mine = p.at(to, p.toI64(p.shl(column, 2)));
+      for (int64_t j = 0; j < part() / 8; ++j)
+        p.store(p.vector({sums[4 * j + 2 * half], sums[4 * j + 2 * half + 1]}),
+                p.at(mine, 32 * j));
+      p.ifThen(p.both(p.eq(t, p.i32(0)), p.eq(columnWarp, p.i32(0))), [&] {
+        p.store(p.vector({largest[half], total[half]}), p.at(to, V * 4));
+      });
+    });
+}

@@ -1,0 +1,111 @@
+//===- AttendEmitter.h - The kernels of softmax attention -------*- C++ -*-===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Four kernels for lists [.., d] of keys and values in the caller's memory:
+//
+//   carry    rows so far, to where the final lists are, if that is elsewhere
+//   append   the rows that tokens make, behind those
+//   attend   blocked online softmax: a tile of keys and values after the other
+//            comes to shared memory, in a ring of stages
+//   merge    of step kernels: what the splits of a list found, put together
+//
+// A block of `attend` has one head and a chunk of tokens; in step kernels one
+// token, heads that share its lists and one of the splits of them. Files:
+// AttendLayer (the layer, sizes), LaneRows (a token's own maths), AttendRows
+// (carry, append, merge), AttendTiles (copies and products of attend),
+// AttendBlock (its frame).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLUM_LIB_CONVERSION_GPU_ATTENDEMITTER_H
+#define PLUM_LIB_CONVERSION_GPU_ATTENDEMITTER_H
+
+#include "LaneRows.h"
+#include "Panels.h"
+#include "Place.h"
+
+namespace plum::gpu {
+
+class AttendEmitter {
+public:
+  AttendEmitter(Ptx &p, const AttendLayer &layer, const AttendShape &shape);
+
+  KernelShape carry();
+  KernelShape append();
+  KernelShape attend();
+  KernelShape merge();
+  bool failed() const { return maths.failed(); }
+
+  static constexpr int64_t kCarrySlices = 8;
+  /// Said outright: left alone, ptxas spills to make room for more blocks.
+  static constexpr int64_t kMostRegisters = 255;
+
+private:
+  //===--- AttendRows.cpp -------------------------------------------------===//
+  /// Number of the block among `count` (and more), and what is left.
+  Value take(Value &id, Value count);
+  /// Runs `body` for the tokens of `place` if its sequence is no padding.
+  void forSequence(llvm::function_ref<void()> body);
+  void appendRows(int64_t threads);
+  void storeOutputs(Value valid);
+
+  //===--- AttendBlock.cpp ------------------------------------------------===//
+  void coordinates();
+  void block();
+  /// Index into inputs of a row's token, and its head; of a row that there is
+  /// nothing for, those of the last.
+  std::pair<Value, Value> tokenAndHead(Value row);
+  void makeQueries();
+  void readFactors();
+  void exchangeTotals();
+  void storeAnswers();
+  void storePart();
+
+  //===--- AttendTiles.cpp ------------------------------------------------===//
+  /// Copies a tile of every list into a stage, those after the last key as 0.
+  void fetch(Value tile, Value stage);
+  void fetchList(unsigned number, Value tile, Value stage);
+  void startCopies(Value firstTile, Value endTile);
+  void loop(Value firstTile, Value endTile);
+  Values scores(Value stage);
+  void softmax(Values &x, Value firstKey);
+  /// The largest of each row's, of all warps that have the row.
+  void shareMaxima(Value (&most)[2]);
+  /// The weights of all keys of the tile as a left operand.
+  Values weights(llvm::ArrayRef<Value> x);
+  Panels tileOf(unsigned list, Value stage);
+  /// Of the warps that have the same rows.
+  void teamBarrier();
+  int64_t share() const { return shape.keys / shape.columnWarps; }
+  int64_t part() const { return V / shape.columnWarps; }
+  /// Row g or g + 8 of the warp, in the block.
+  Value rowOf(int64_t half) {
+    return p.add(p.add(p.shl(rowWarp, 4), g), 8 * half);
+  }
+
+  Ptx &p;
+  const AttendLayer &layer;
+  const AttendShape &shape;
+  LaneRows maths;
+  const int64_t V;
+  Value tid, lane, warp, g, t; ///< g = lane / 4, t = lane % 4.
+  Value rowWarp, columnWarp;   ///< Of the warp.
+  // The block's work.
+  TokenPlace place;
+  Value head; ///< The first.
+  Value slot, past;
+  Value number, split; ///< Of the token, in the run; of the keys (step).
+  Value keyCount;      ///< Keys that the last row sees.
+  llvm::SmallVector<ListPlace> lists; ///< Of layer.read().
+  Values held;                        ///< Queries in registers.
+  Value seen[2], factor[2];           ///< Of rows g and g + 8.
+  // What goes from tile to tile.
+  Values sums;
+  Value largest[2], total[2];
+};
+
+} // namespace plum::gpu
+
+#endif // PLUM_LIB_CONVERSION_GPU_ATTENDEMITTER_H

@@ -1,0 +1,244 @@
+//===- gpu_attend_test.cpp - Growing states on GPUs, emulated -------------===//
+//
+// Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Softmax attention and its relatives as chunk and step kernels, on both chips,
+// against float64: lengths around the block, any past, packed sequences, pools,
+// lists in f32 and bf16, in place and apart, heads that share lists, latents.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/integration/AttendEmulation.h"
+
+#include "gtest/gtest.h"
+
+#include <cmath>
+
+using namespace plum;
+using namespace plum::test;
+
+namespace {
+
+const Spec attention = shippedSpec("attention", {{"K", 64}, {"V", 64}});
+
+Spec sized(int64_t K, int64_t V) {
+  return shippedSpec("attention", {{"K", K}, {"V", V}});
+}
+Spec latents(int64_t C, int64_t R) {
+  return shippedSpec("mla", {{"C", C}, {"R", R}});
+}
+
+/// Maths before rows are appended, of queries and of answers.
+const Spec around = {"around",
+                     R"(
+layer around(K = 48, V = 96) {
+  param  w    : [V] bf16
+  input  q, k : [K] bf16
+  input  v, g : [V] bf16
+  input  b    : bf16
+  state  keys   : [*, K] f32
+  state  values : [*, V] f32
+  keys   = append(keys, 3 * l2norm(k))
+  values = append(values, sigmoid(b) * v)
+  a = attend(softplus(b) * rmsnorm(q), keys, values)
+  output o : [V] bf16 = w * rmsnorm(a) * sigmoid(g)
+  output n : bf16 = sum(abs(a))
+})",
+                     {}};
+
+/// Reads before its own row is there: the first token of all reads nothing.
+const Spec earlier = {"earlier",
+                      R"(
+layer earlier(K = 32, V = 32) {
+  input  q, k : [K] bf16
+  input  v    : [V] bf16
+  state  keys   : [*, K] f32
+  state  values : [*, V] f32
+  output o : [V] bf16 = 0.25 * v + attend(K^-0.5 * q, keys, values)
+  keys   = append(keys, k)
+  values = append(values, v)
+})",
+                      {}};
+
+//===----------------------------------------------------------------------===//
+// Sequences
+//===----------------------------------------------------------------------===//
+
+/// Chunk and step kernels on both chips; the first in all its parts.
+class GpuAttend
+    : public testing::TestWithParam<std::pair<std::string, int64_t>> {
+protected:
+  AttendRun of(const Spec &spec) const {
+    AttendRun run{.spec = spec};
+    std::tie(run.target, run.chunk) = GetParam();
+    return run;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, GpuAttend,
+    testing::Values(std::pair("sm_90a", 64), std::pair("sm_90a", 0),
+                    std::pair("sm_80", 64), std::pair("sm_80", 0)),
+    [](const auto &info) {
+      return info.param.first + (info.param.second ? "_chunk" : "_step");
+    });
+
+TEST_P(GpuAttend, Lengths) {
+  for (int64_t tokens : {1, 15, 16, 17, 63, 64, 65, 130}) {
+    AttendRun run = of(attention);
+    run.heads = 2;
+    run.lengths = {tokens, tokens, tokens};
+    run.past = {0, 37, tokens == 64 ? 64 : 200};
+    run.seed = uint64_t(tokens);
+    emulate(run);
+  }
+}
+
+TEST_P(GpuAttend, PackedWithEmptySequences) {
+  AttendRun run = of(attention);
+  run.heads = 3;
+  run.lengths = {0, 4, 0, 0, 65, 1, 128, 17, 0};
+  run.packed = true;
+  run.past = {5, 0, 0, 3, 64, 190, 1, 63, 9};
+  for (bool wide : {false, true}) {
+    run.wide = wide;
+    emulate(run);
+  }
+}
+
+TEST_P(GpuAttend, SlotsOfAPoolWithPadding) {
+  AttendRun run = of(attention);
+  run.heads = 2;
+  run.lengths = {3, 20, 66, 1};
+  run.packed = true;
+  run.past = {70, 12, 0, 129};
+  run.slots = {3, -1, 0, 1};
+  emulate(run);
+}
+
+TEST_P(GpuAttend, ListsInF32AndApart) {
+  AttendRun run = of(attention);
+  run.lengths = {70, 70};
+  run.past = {3, 90};
+  for (bool apart : {false, true})
+    for (DType list : {DType::F32, DType::BF16}) {
+      run.apart = apart;
+      run.list = list;
+      emulate(run);
+    }
+}
+
+//===----------------------------------------------------------------------===//
+// Heads and sizes
+//===----------------------------------------------------------------------===//
+
+TEST_P(GpuAttend, HeadsShareLists) {
+  for (auto [heads, lists] :
+       {std::pair(4, 1), std::pair(6, 3), std::pair(34, 2), std::pair(20, 1)}) {
+    AttendRun run = of(attention);
+    run.heads = heads;
+    run.listHeads = lists;
+    run.lengths = {1, 18};
+    run.packed = true;
+    run.past = {150, 20};
+    emulate(run);
+  }
+}
+
+TEST_P(GpuAttend, Sizes) {
+  for (auto [K, V] : {std::pair(32, 32), std::pair(16, 48), std::pair(96, 96),
+                      std::pair(128, 128), std::pair(192, 128),
+                      std::pair(256, 256), std::pair(64, 192)}) {
+    AttendRun run = of(sized(K, V));
+    run.lengths = {GetParam().second ? 80 : 3};
+    run.past = {70};
+    emulate(run);
+  }
+}
+
+TEST_P(GpuAttend, Latents) {
+  for (auto [C, R] : {std::pair(64, 32), std::pair(512, 64)}) {
+    AttendRun run = of(latents(C, R));
+    run.heads = 20;
+    run.listHeads = 1;
+    run.lengths = {1, GetParam().second ? 66 : 2};
+    if (GetParam().second)
+      run.heads = 2;
+    run.packed = true;
+    run.past = {100, 31};
+    run.scale = 0.5;
+    emulate(run);
+  }
+}
+
+TEST_P(GpuAttend, MathsAround) {
+  AttendRun run = of(around);
+  run.heads = 2;
+  run.scale = 0.3; // Queries that are computed are rounded to bf16.
+  run.lengths = {30, 65};
+  run.packed = true;
+  run.past = {0, 100};
+  emulate(run);
+  run.list = DType::F32;
+  emulate(run);
+}
+
+TEST_P(GpuAttend, BeforeTheOwnRow) {
+  AttendRun run = of(earlier);
+  run.lengths = {70, 1, 64};
+  run.packed = true;
+  run.past = {0, 0, 64};
+  emulate(run);
+}
+
+//===----------------------------------------------------------------------===//
+// Numbers
+//===----------------------------------------------------------------------===//
+
+// Scores of hundreds: products of queries and keys are exact, and so is what
+// the softmax makes of them.
+TEST_P(GpuAttend, LargeScores) {
+  AttendRun run = of(attention);
+  run.lengths = {66};
+  run.past = {150};
+  run.scale = 8;
+  emulate(run);
+}
+
+// All that a row sees is far below zero, and what it must not see is not.
+TEST_P(GpuAttend, HugelyNegativeScores) {
+  AttendRun run = of(attention);
+  run.lengths = {20};
+  run.past = {80};
+  run.change = [](const std::string &name, int64_t, int64_t t, int64_t,
+                  int64_t c, double x) {
+    if (name == "q")
+      return t == 7 ? (c ? 0. : 1e15) : c ? x : 0.;
+    if (name == "k" || name == "keys")
+      return c ? x : name == "k" && t > 7 ? 1e15 : -1e15;
+    return x;
+  };
+  emulate(run);
+}
+
+//===----------------------------------------------------------------------===//
+// Bits
+//===----------------------------------------------------------------------===//
+
+TEST_P(GpuAttend, BitsDoNotDependOnTheBatch) {
+  AttendRun run = of(attention);
+  run.heads = 2;
+  run.lengths = {65, 65};
+  run.past = {80, 80};
+  std::vector<double> both = emulate(run);
+  run.lengths = {65};
+  run.past = {80};
+  run.apart = true;
+  std::vector<double> one = emulate(run);
+  ASSERT_EQ(2 * one.size(), both.size());
+  both.resize(one.size());
+  EXPECT_EQ(both, one);
+}
+
+} // namespace
