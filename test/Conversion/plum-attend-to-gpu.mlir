@@ -2,6 +2,7 @@
 // single tokens.
 // RUN: plum-opt %s --plum-attend-to-gpu='chunks=32' | FileCheck %s
 // RUN: plum-opt %s --plum-attend-to-gpu='chunks=32 sm=80' | FileCheck %s --check-prefix=AMPERE
+// RUN: plum-opt %s --plum-attend-to-gpu='chunks=64' | FileCheck %s --check-prefix=WIDE
 // RUN: plum-opt %s --plum-attend-to-gpu | FileCheck %s --check-prefix=STEP
 
 // Layers whose states do not grow are left alone.
@@ -50,6 +51,24 @@
 // AMPERE: llvm.func @plum_attention_attend32(
 // AMPERE-NOT: stmatrix
 // AMPERE-NOT: mbarrier
+
+// A warpgroup multiplies by wgmma: 2 steps of 16 channels, 4 of 16 keys. What was
+// copied is made known to it before the barrier.
+// WIDE: llvm.func @plum_attention_attend64(
+// WIDE: scf.for
+// WIDE: cp.async.wait_group 0
+// WIDE: fence.proxy.async.shared::cta
+// WIDE: "bar.sync $0, 128;"
+// WIDE: wgmma.fence
+// WIDE-COUNT-2: wgmma.mma_async.sync.aligned.m64n64k16
+// WIDE-NOT: wgmma.mma_async
+// WIDE: wgmma.wait_group.sync.aligned 0
+// WIDE: ex2.approx.ftz.f32
+// WIDE: wgmma.fence
+// WIDE-COUNT-4: wgmma.mma_async.sync.aligned.m64n16k16
+// WIDE-NOT: mma.sync
+// WIDE: wgmma.wait_group.sync.aligned 0
+// WIDE: llvm.func @plum_attention_carry(
 
 // STEP-NOT: plum.form = "chunk"
 // STEP: llvm.func @plum_attention_attend(

@@ -71,7 +71,7 @@ void AttendEmitter::block() {
   Value tiles = p.divu(p.add(keyCount, shape.keys - 1), shape.keys);
   Value first = p.i32(0), end = tiles;
   if (shape.step()) {
-    Value each = p.divu(p.add(tiles, shape.splits - 1), shape.splits);
+    Value each = tilesEach(tiles);
     first = p.mul(split, each);
     end = p.minimum(p.add(first, each), tiles);
   }

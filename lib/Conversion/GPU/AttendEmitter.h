@@ -50,6 +50,8 @@ private:
   void forSequence(llvm::function_ref<void()> body);
   void appendRows(int64_t threads);
   void storeOutputs(Value valid);
+  /// Of one split, of all tiles of a list.
+  Value tilesEach(Value tiles);
 
   //===--- AttendBlock.cpp ------------------------------------------------===//
   void coordinates();
@@ -70,11 +72,13 @@ private:
   void startCopies(Value firstTile, Value endTile);
   void loop(Value firstTile, Value endTile);
   Values scores(Value stage);
+  Values wideScores(Value stage);
   void softmax(Values &x, Value firstKey);
   /// The largest of each row's, of all warps that have the row.
   void shareMaxima(Value (&most)[2]);
   /// The weights of all keys of the tile as a left operand.
   Values weights(llvm::ArrayRef<Value> x);
+  void addValues(llvm::ArrayRef<Value> w, Value stage);
   Panels tileOf(unsigned list, Value stage);
   /// Of the warps that have the same rows.
   void teamBarrier();

@@ -256,6 +256,7 @@ FailureOr<AttendShape> AttendShape::choose(const AttendLayer &layer, Chip chip,
   // fewer, whose threads can have all registers. Single tokens are waited for,
   // so warps share what little there is.
   shape.splits = shape.step() ? 16 : 1;
+  shape.leastTiles = V > 256 ? 8 : 4;
   for (int64_t keys : {64, 32})
     for (int64_t warps : {4, 2, 1}) {
       const bool wanted = shape.step() || V > 256;
@@ -265,7 +266,11 @@ FailureOr<AttendShape> AttendShape::choose(const AttendLayer &layer, Chip chip,
       shape.keys = keys;
       shape.columnWarps = warps;
       const int64_t registers = K / 4 + V / warps / 2 + keys / warps / 2;
-      shape.hold = registers <= 128;
+      // A warpgroup has the rows and nothing else in registers than products
+      // need: the right operands stay in shared memory.
+      shape.wide = chip.hopper() && shape.rowWarps % 4 == 0 && warps == 1 &&
+                   registers <= 160;
+      shape.hold = shape.wide || registers <= 128;
       for (int64_t stages : {3, 2}) {
         if (stages > 2 && !shape.step())
           continue;

@@ -65,8 +65,12 @@ struct AttendShape {
   int64_t chunk = 1; ///< Tokens; 1 for step kernels.
   int64_t rowWarps = 1, columnWarps = 1;
   int64_t keys = 64, stages = 2;
-  int64_t splits = 1; ///< Of the keys, among blocks.
-  bool hold = false;  ///< Queries stay in registers.
+  int64_t splits = 1; ///< Of the keys, among blocks, at most.
+  /// A split has so many tiles, or more: what it leaves for merge is read and
+  /// written as well.
+  int64_t leastTiles = 1;
+  bool hold = false; ///< Queries stay in registers.
+  bool wide = false; ///< Products by wgmma.
   // Shared memory.
   llvm::SmallVector<int64_t> queryAt; ///< A tile for each query.
   llvm::SmallVector<int64_t> tileAt;  ///< In a stage: of each of read().

@@ -154,6 +154,11 @@ void AttendEmitter::storeOutputs(Value valid) {
   });
 }
 
+Value AttendEmitter::tilesEach(Value tiles) {
+  return p.maximum(p.divu(p.add(tiles, shape.splits - 1), shape.splits),
+                   p.i32(shape.leastTiles));
+}
+
 /// One warp: of each four splits, eight lanes have one.
 KernelShape AttendEmitter::merge() {
   Value id = p.ctaid();
@@ -164,8 +169,7 @@ KernelShape AttendEmitter::merge() {
     Value count =
         p.add(p.add(past, place.begin), layer.attend.seesOwn() ? 1 : 0);
     Value tiles = p.divu(p.add(count, shape.keys - 1), shape.keys);
-    Value each = p.divu(p.add(tiles, shape.splits - 1), shape.splits);
-    each = p.maximum(each, p.i32(1)); // Of no rows there are no tiles.
+    Value each = tilesEach(tiles);
     Value used = p.divu(p.add(tiles, p.sub(each, p.i32(1))), each);
     const int64_t pieces = LaneRows::pieces(V),
                   bytes = AttendShape::partBytes(layer);

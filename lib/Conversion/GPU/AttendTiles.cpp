@@ -105,6 +105,8 @@ void AttendEmitter::startCopies(Value firstTile, Value endTile) {
 //===----------------------------------------------------------------------===//
 
 Values AttendEmitter::scores(Value stage) {
+  if (shape.wide)
+    return wideScores(stage);
   Values x(share() / 2, p.f32(0));
   int64_t at = 0;
   for (auto [i, list] : llvm::enumerate(layer.keys)) {
@@ -118,6 +120,46 @@ Values AttendEmitter::scores(Value stage) {
     }
   }
   return x;
+}
+
+/// A warpgroup's, by wgmma; they are waited for.
+Values AttendEmitter::wideScores(Value stage) {
+  Values x(shape.keys / 2, p.undefined());
+  Values queries = p.wgmmaFence(held);
+  int64_t at = 0;
+  for (auto [i, list] : llvm::enumerate(layer.keys)) {
+    const int64_t count = layer.keyDim(i) / 4;
+    x = multiplyWide(p, ArrayRef(queries).slice(at, count), tileOf(list, stage),
+                     x, /*zero=*/i == 0,
+                     /*transposed=*/false);
+    at += count;
+  }
+  p.wgmmaCommit();
+  return p.wgmmaWait(0, x);
+}
+
+/// sums + w values, of the tile in a stage.
+void AttendEmitter::addValues(ArrayRef<Value> w, Value stage) {
+  Panels values = tileOf(layer.values, stage);
+  if (shape.wide) {
+    Values written(w);
+    written.append(sums);
+    written = p.wgmmaFence(written);
+    ArrayRef<Value> all = written;
+    sums = multiplyWide(p, all.take_front(w.size()), values,
+                        Values(all.drop_front(w.size())), /*zero=*/false,
+                        /*transposed=*/true);
+    p.wgmmaCommit();
+    sums = p.wgmmaWait(0, sums);
+    return;
+  }
+  Value firstBlock;
+  if (shape.columnWarps > 1 && part() % 64 == 0)
+    values.base =
+        p.at(values.base, p.mul(columnWarp, part() / 64 * values.panelBytes()));
+  else if (shape.columnWarps > 1)
+    firstBlock = p.mul(columnWarp, part() / 16);
+  sums = multiply(p, w, values, sums, true, firstBlock);
 }
 
 void AttendEmitter::shareMaxima(Value (&most)[2]) {
@@ -223,6 +265,8 @@ void AttendEmitter::loop(Value firstTile, Value endTile) {
         take(state);
         Value stage = state.back();
         p.copyWait(shape.stages - 2);
+        if (shape.wide)
+          p.fenceAsync(); // wgmma reads past the caches of threads.
         p.barrier(int64_t(0), shape.threads());
         Value next = p.add(tile, shape.stages - 1);
         Value before = p.select(p.eq(stage, p.i32(0)), p.i32(shape.stages - 1),
@@ -231,15 +275,7 @@ void AttendEmitter::loop(Value firstTile, Value endTile) {
         p.copyCommit();
         Values x = scores(stage);
         softmax(x, p.mul(tile, shape.keys));
-        Panels values = tileOf(layer.values, stage);
-        Value firstBlock;
-        if (shape.columnWarps > 1 && part() % 64 == 0)
-          values.base =
-              p.at(values.base,
-                   p.mul(columnWarp, part() / 64 * values.panelBytes()));
-        else if (shape.columnWarps > 1)
-          firstBlock = p.mul(columnWarp, part() / 16);
-        sums = multiply(p, weights(x), values, sums, true, firstBlock);
+        addValues(weights(x), stage);
         Values out = sums;
         out.append({largest[0], largest[1], total[0], total[1]});
         Value after = p.add(stage, 1);

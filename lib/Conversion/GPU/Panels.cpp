@@ -87,3 +87,29 @@ Values gpu::multiply(Ptx &p, ArrayRef<Value> a, const Panels &b, Values acc,
     }
   return acc;
 }
+
+/// Of a swizzled tile: offsets in bytes, of which the hardware counts 16s.
+static Value descriptor(Ptx &p, Value pointer, int64_t leading,
+                        int64_t stride) {
+  Value start = p.shr(p.bitAnd(p.address(pointer), 0x3ffff), 4);
+  Value low = p.createOrFold<arith::ExtUIOp>(p.getI64Type(), start);
+  return p.bitOr(low, p.i64((leading >> 4) << 16 | (stride >> 4) << 32 |
+                            int64_t(1) << 62));
+}
+
+Values gpu::multiplyWide(Ptx &p, ArrayRef<Value> a, const Panels &b, Values acc,
+                         bool zero, bool transposed) {
+  const int64_t depth = a.size() * 4, N = acc.size() * 2;
+  // K-major: rows of 128 bytes are n, 16 columns are 32 bytes further, a
+  // panel per 64. MN-major: rows are k, 16 of them 2048 bytes; panels along
+  // n.
+  Value base = transposed ? descriptor(p, b.base, b.panelBytes(), 1024)
+                          : descriptor(p, b.base, 16, 1024);
+  for (int64_t k = 0; k < depth / 16; ++k) {
+    int64_t offset =
+        transposed ? k * 2048 : k / 4 * b.panelBytes() + k % 4 * 32;
+    acc = p.wgmma(N, acc, a.slice(4 * k, 4), p.add(base, offset >> 4),
+                  zero && k == 0, transposed);
+  }
+  return acc;
+}

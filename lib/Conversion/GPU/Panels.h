@@ -47,6 +47,12 @@ Values leftOperand(Ptx &p, const Panels &tile, Value row, int64_t J);
 Values multiply(Ptx &p, llvm::ArrayRef<Value> a, const Panels &b, Values acc,
                 bool transposed, Value firstBlock = {}, int64_t firstDepth = 0);
 
+/// The same by wgmma, of a warpgroup's 64 rows: the products are under way.
+/// With `zero` they start from zero, and `acc` is undefined. Fences and commits
+/// are the caller's.
+Values multiplyWide(Ptx &p, llvm::ArrayRef<Value> a, const Panels &b,
+                    Values acc, bool zero, bool transposed);
+
 } // namespace plum::gpu
 
 #endif // PLUM_LIB_CONVERSION_GPU_PANELS_H

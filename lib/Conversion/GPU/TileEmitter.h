@@ -219,7 +219,6 @@ private:
   void rowDots(tile::RowDotsOp op);
   void sumTeams(tile::SumTeamsOp op);
   void broadcast(tile::BroadcastOp op);
-  Value descriptor(Value pointer, int64_t leading, int64_t stride);
   void awaitAll();
   void await(int64_t group);
 

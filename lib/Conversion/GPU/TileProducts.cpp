@@ -67,20 +67,10 @@ Values &TileEmitter::use(Value v) {
 // Products with shared memory
 //===----------------------------------------------------------------------===//
 
-Value TileEmitter::descriptor(Value pointer, int64_t leading, int64_t stride) {
-  // Start, leading and stride byte offsets in units of 16; 128-byte swizzle.
-  Value start = p.shr(p.bitAnd(p.address(pointer), 0x3ffff), 4);
-  Value low = p.createOrFold<arith::ExtUIOp>(p.getI64Type(), start);
-  return p.bitOr(low, p.i64((leading >> 4) << 16 | (stride >> 4) << 32 |
-                            int64_t(1) << 62));
-}
-
 void TileEmitter::dot(tile::DotOp op) {
   const SharedTile b = tiles.find(op.getB())->second;
   RankedTensorType type = tensorOf(op.getResult());
-  const int64_t N = type.getDimSize(1),
-                depth = tensorOf(op.getA()).getDimSize(1);
-  const int64_t rows = b.type.getRows();
+  const int64_t N = type.getDimSize(1);
   Values a = use(op.getA());
   const bool transposed = op.getTransposed();
   bool zero = !op.getC();
@@ -107,16 +97,7 @@ void TileEmitter::dot(tile::DotOp op) {
     if (!zero && !running)
       for (size_t i = 0; i < acc.size(); ++i)
         acc[i] = fenced[a.size() + i];
-    // K-major: rows of 128 bytes are n, 16 columns are 32 bytes further, a
-    // panel per 64. MN-major: rows are k, 16 of them 2048 bytes; panels along
-    // n.
-    Value base = transposed ? descriptor(b.base, rows * 128, 1024)
-                            : descriptor(b.base, 16, 1024);
-    for (int64_t k = 0; k < depth / 16; ++k) {
-      int64_t offset = transposed ? k * 2048 : k / 4 * rows * 128 + k % 4 * 32;
-      acc = p.wgmma(N, acc, ArrayRef(a).slice(4 * k, 4),
-                    p.add(base, offset >> 4), zero && k == 0, transposed);
-    }
+    acc = multiplyWide(p, a, panels(b), acc, zero, transposed);
     p.wgmmaCommit();
     ++committed;
     // The accumulator's old name is this product's now.
