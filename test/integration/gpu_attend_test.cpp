@@ -157,6 +157,19 @@ TEST_P(GpuAttend, Sizes) {
   }
 }
 
+// One warp, and two warpgroups.
+TEST(GpuAttendChunks, OtherSizes) {
+  for (int64_t chunk : {16, 128})
+    for (std::string target : {"sm_90a", "sm_80"}) {
+      AttendRun run{.spec = attention, .target = target, .chunk = chunk};
+      run.heads = 2;
+      run.lengths = {130, 0, 15};
+      run.packed = true;
+      run.past = {9, 3, 128};
+      emulate(run);
+    }
+}
+
 TEST_P(GpuAttend, Latents) {
   for (auto [C, R] : {std::pair(64, 32), std::pair(512, 64)}) {
     AttendRun run = of(latents(C, R));
