@@ -22,11 +22,11 @@ namespace {
 
 struct Run {
   std::string layer, target = "sm_90a";
-  int64_t chunk = 64;
+  int64_t chunk = 64, K = 128;
 };
 
-Layer &robust(const std::string &name) {
-  return Layer::get(shippedSpec(name, {}), Precision::Robust);
+Layer &robust(const Run &run) {
+  return Layer::get(shippedSpec(run.layer, {{"K", run.K}}), Precision::Robust);
 }
 
 /// What layers call a gate before its maths.
@@ -34,14 +34,14 @@ bool isGate(const std::string &name) { return name == "f" || name == "a"; }
 
 /// C05: one key, next to no decay, and everything that was there is replaced.
 /// The layers norm their keys.
-Data identicalKeys(Layer &layer, int64_t tokens) {
+Data identicalKeys(Layer &layer, int64_t K, int64_t tokens) {
   Data data(layer, {.tokens = tokens, .heads = 1});
   Fill key = normal(105, 2);
   for (const frontend::Symbol *input : layer.ast().inputs) {
     if (input->name == "q")
-      data.fill("q", unitRows(105, 1, 128));
+      data.fill("q", unitRows(105, 1, K));
     else if (input->name == "k")
-      data.fill("k", [=](int64_t i) { return key(i % 128); });
+      data.fill("k", [=](int64_t i) { return key(i % K); });
     else if (input->name == "v")
       data.fill("v", [](int64_t i) {
         return portableNormal(105, 3, uint32_t(i / 128 % 16 * 128 + i % 128));
@@ -55,8 +55,8 @@ Data identicalKeys(Layer &layer, int64_t tokens) {
 }
 
 void checkIdenticalKeys(const Run &run, int64_t tokens) {
-  Layer &layer = robust(run.layer);
-  Data data = identicalKeys(layer, tokens);
+  Layer &layer = robust(run);
+  Data data = identicalKeys(layer, run.K, tokens);
   Values truth = reference(layer, data);
   for (int64_t segments : {1, 4}) {
     Placing placing;
@@ -79,10 +79,16 @@ TEST(GpuRobust, IdenticalKeysOnAmpere) {
     checkIdenticalKeys({layer, "sm_80"}, 256);
 }
 
+// The state and two copies of it take most registers: another order of reads.
+TEST(GpuRobust, LongKeys) {
+  checkIdenticalKeys({"kda_k3", "sm_90a", 32, 192}, 128);
+  checkIdenticalKeys({"gated_deltanet", "sm_80", 32, 192}, 128);
+}
+
 /// C15: segments leave the same state, wherever they begin. Decays are so slow
 /// that a state still matters at the end of the next segment.
 void checkCuts(const Run &run) {
-  Layer &layer = robust(run.layer);
+  Layer &layer = robust(run);
   Data data(layer, {.tokens = 290, .heads = 1});
   uint32_t tid = 1;
   for (const frontend::Symbol *input : layer.ast().inputs) {

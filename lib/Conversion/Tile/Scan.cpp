@@ -97,8 +97,14 @@ private:
   bool solved(unsigned block) const {
     return graph.blocks[block].kind == RowBlock::Solve;
   }
+  /// The state and its copies take most of a thread's registers. The outputs'
+  /// reads come first then: whoever waits for the chain's reads has waited for
+  /// both, and the copies are gone before anything else is made.
+  bool crowded() const { return graph.K / 2 + terms * graph.K / 4 > 150; }
   /// Second terms need the registers that what waits would stay in.
-  bool deferred(unsigned block) const { return terms == 1 && solved(block); }
+  bool deferred(unsigned block) const {
+    return terms == 1 && !crowded() && solved(block);
+  }
   /// The outputs that are the scan's: name and rows.
   SmallVector<std::pair<StringRef, Value>> outputs() const;
   /// Their rows, in bf16.
@@ -643,12 +649,35 @@ void Scan::build() {
     if (defer)
       before = withFactors(body.getArguments().slice(1, graph.reads.size()));
 
+    SmallVector<Value> outs;
+    SmallVector<Reads> pending(graph.reads.size());
+    // Products that are not put off.
+    auto direct = [&](unsigned i, bool ofSolved) {
+      for (auto [tile, block] : graph.reads[i].products)
+        if (!deferred(block) && solved(block) == ofSolved)
+          outs[i] = product(tile, block, outs[i]);
+    };
+    auto readForOutputs = [&] {
+      for (auto [i, s] : llvm::enumerate(graph.reads)) {
+        outs.push_back(isSum(i) || !defer ? Value() : b.constant(0, outType));
+        if (!isSum(i) || s.ofVector)
+          continue;
+        // What is only read may be rounded.
+        pending[i] = reads(s, packed.front());
+        if (pending[i].raw.empty()) {
+          outs[i] = pending[i].total;
+          direct(i, /*ofSolved=*/false);
+        }
+      }
+    };
+    if (crowded())
+      readForOutputs();
+
     // The chain up to the first solve's reads, then what was put off.
     SmallVector<Value> rights(graph.solves.size());
     Reads firstReads;
     if (!graph.solves.empty())
       firstReads = reads(graph.solves[0].right, packed);
-    SmallVector<Value> outs;
     if (defer)
       before = finish(before,
                       body.getArguments().drop_front(1 + graph.reads.size()));
@@ -681,26 +710,8 @@ void Scan::build() {
       ready = outputValues(before);
       tile::ReleaseOp::create(b, second.ring, /*previous=*/true);
     }
-    SmallVector<Reads> pending(graph.reads.size());
-    // Products that are not put off.
-    auto direct = [&](unsigned i, bool ofSolved) {
-      for (auto [tile, block] : graph.reads[i].products)
-        if (!deferred(block) && solved(block) == ofSolved)
-          outs[i] = product(tile, block, outs[i]);
-    };
-    for (auto [i, s] : llvm::enumerate(graph.reads)) {
-      outs.push_back(isSum(i) || !defer ? Value() : b.constant(0, outType));
-      if (!isSum(i))
-        continue;
-      if (s.ofVector)
-        continue;
-      // What is only read may be rounded.
-      pending[i] = reads(s, packed.front());
-      if (pending[i].raw.empty()) {
-        outs[i] = pending[i].total;
-        direct(i, /*ofSolved=*/false);
-      }
-    }
+    if (!crowded())
+      readForOutputs();
     if (!next)
       next = carryState(state);
     for (auto [i, u] : llvm::enumerate(rights)) {

@@ -118,14 +118,18 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
   using ToTilePassBase::ToTilePassBase;
 
   /// What the kernels cannot do, in terms of the layer; empty when they can.
-  static std::string unsupported(const Graph &graph) {
-    auto dim = [](StringRef name, int64_t value, int64_t most) {
+  static std::string unsupported(const Graph &graph, int64_t terms) {
+    auto dim = [](StringRef name, int64_t value, int64_t most,
+                  StringRef when = "") {
       return (name + " = " + Twine(value) + " (a multiple of 16, at most " +
-              Twine(most) + ")")
+              Twine(most) + when + ")")
           .str();
     };
     if (graph.K % 16 || graph.K > 256)
       return dim("key dim", graph.K, 256);
+    // Registers hold no more of a state beside two copies of it.
+    if (terms > 1 && graph.K > 192)
+      return dim("key dim", graph.K, 192, " with --precision robust");
     if (graph.V % 16 || graph.V > 256)
       return dim("value dim", graph.V, 256);
     if (graph.sumsOutputs && graph.V > 128)
@@ -159,9 +163,12 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
       }
       std::string why;
       FailureOr<Graph> graph = analyse(function, why);
-      if (succeeded(graph))
-        why = unsupported(*graph);
       Schedule schedule;
+      if (succeeded(graph)) {
+        // Errors of what is only added to do not grow.
+        schedule.terms = graph->erases() ? int64_t(terms) : 1;
+        why = unsupported(*graph, schedule.terms);
+      }
       BlobLayout blob;
       if (why.empty()) {
         const bool cut = slice && graph->V % slice == 0;
@@ -169,8 +176,6 @@ struct ToTilePass : public plum::impl::ToTilePassBase<ToTilePass> {
         schedule.slice = cut ? int64_t(slice) : whole ? graph->V : 64;
         schedule.stages = stages;
         schedule.shared = shared;
-        // Errors of what is only added to do not grow.
-        schedule.terms = graph->erases() ? int64_t(terms) : 1;
         blob = layoutBlob(*graph, schedule.terms);
         why = scanTooLarge(&getContext(), *graph, blob, schedule);
       }
