@@ -275,6 +275,8 @@ KernelShape TileEmitter::emit() {
   t = p.bitAnd(lane, 3);
   KernelShape shape;
   shape.sharedBytes = sharedBytes;
+  const bool roomForTwo = 2 * (sharedBytes + kReservedBytes) <=
+                          gpuChipOf(p.chip.sm).sharedBytes + kReservedBytes;
   if (!scan) {
     coordinatesPrepare([&] {
       storeTriangles();
@@ -286,9 +288,8 @@ KernelShape TileEmitter::emit() {
     shape.threads = threads;
     // A second block hides the waits of the first: worth the registers that it
     // takes, where shared memory has room for both and each keeps 128.
-    const int64_t room = gpuChipOf(p.chip.sm).sharedBytes + kReservedBytes;
     const int64_t half = kRegisters / (2 * threads);
-    if (2 * (sharedBytes + kReservedBytes) <= room && half == 128)
+    if (roomForTwo && half == 128)
       shape.registers = half;
     return shape;
   }
@@ -323,6 +324,8 @@ KernelShape TileEmitter::emit() {
   });
   if (wide)
     shape.registers = shares.launch;
+  else if (!roomForTwo) // ptxas spills rather than use what nobody else wants.
+    shape.registers = 255;
   return shape;
 }
 
