@@ -151,6 +151,7 @@ private:
   void storeSnapshot(llvm::StringRef state, llvm::ArrayRef<Value> v,
                      bool vector);
   Value snapshotsBefore();
+  int64_t snapshotsPlace = 0; ///< In shared memory: not a register for long.
   void writeMatrix(llvm::StringRef name, Value base, llvm::ArrayRef<Value> v);
   void writeVector(llvm::StringRef name, Value base, llvm::ArrayRef<Value> v);
   void keepState(tile::KeepStateOp op);

@@ -356,8 +356,8 @@ void TileEmitter::planRings() {
     rings[op.getRing()] = ring;
     ringOrder.push_back(op.getRing());
   }
-  // Barriers fit behind the parts of some stage, as a rule.
-  int64_t bytes = 0, at = -1;
+  // Barriers fit behind the parts of some stage, as a rule; then one number.
+  int64_t bytes = scan && !summary ? 16 : 0, at = -1;
   for (Value name : ringOrder)
     bytes += 16 * rings[name].op.getStages();
   for (Value name : ringOrder) {
@@ -373,6 +373,7 @@ void TileEmitter::planRings() {
     rings[name].barriers = at;
     at += 16 * rings[name].op.getStages();
   }
+  snapshotsPlace = at;
 }
 
 Value TileEmitter::stageBase(RingState &ring, Value index) {
@@ -407,6 +408,8 @@ void TileEmitter::initBarriers() {
       }
     }
     p.fenceBarrierInit();
+    if (!summary)
+      p.store(snapshotsBefore(), p.shared(snapshotsPlace));
   });
 }
 

@@ -190,12 +190,15 @@ void TileEmitter::writeMatrix(StringRef name, Value base, ArrayRef<Value> v) {
       [&] { return stores(false); }, [&] { return stores(true); });
 }
 
-/// Those of the packed sequences before this one.
+/// Those of the packed sequences before this one, if the run wants any.
 Value TileEmitter::snapshotsBefore() {
   Type i32 = p.getI32Type(), i64 = p.getI64Type();
   Value cu = p.argument(int64_t(offsetof(plum_gpu_args, cu_seqlens)), i64);
+  Value every =
+      p.argument(int64_t(offsetof(plum_gpu_args, snapshot_every)), i32);
+  Value packed = p.cmp(arith::CmpIPredicate::ne, cu, p.i64(0));
   return p.ifElse(
-      p.cmp(arith::CmpIPredicate::ne, cu, p.i64(0)), i32,
+      p.both(packed, p.lt(p.i32(0), every)), i32,
       [&]() -> Values {
         Value offsets =
             p.argument(int64_t(offsetof(plum_gpu_args, chunk_offsets)), i64);
@@ -224,7 +227,8 @@ void TileEmitter::storeSnapshot(StringRef state, ArrayRef<Value> v,
     p.ifThen(p.eq(p.mul(number, every), done), [&] {
       // By the sequence's number: only states before and after have slots.
       Value base = stateAddress(name, inputSequence);
-      Value place = p.add(snapshotsBefore(), p.sub(number, p.i32(1)));
+      Value before = p.load(p.getI32Type(), p.shared(snapshotsPlace));
+      Value place = p.add(before, p.sub(number, p.i32(1)));
       base = p.add(base, p.mul(p.toI64(place), field64(name, FIELD(token))));
       if (vector)
         writeVector(name, base, v);
