@@ -90,15 +90,20 @@ void fillRow(const Recipe &recipe, uint32_t seed, TensorView &view, int64_t row,
                     values[size_t(c)] * scale);
 }
 
-/// The rows that the growing states in `view` hold, out of `most`.
-void fillRows(uint32_t seed, uint32_t tid, const TensorView &view,
+/// The rows that the growing states in `view` hold, out of `most`: numbers of
+/// `type`, as those that are appended will be.
+void fillRows(uint32_t seed, uint32_t tid, const TensorView &view, DType type,
               const IndexView &past, int64_t most, ThreadPool &pool) {
   int64_t heads = view.shape[1], room = view.shape[2], d = view.shape[3];
   pool.run(ThreadPool::available(), view.shape[0] * heads, [&](int, int64_t i) {
     auto *to = reinterpret_cast<float *>(view.at(i / heads, i % heads, 0));
     int64_t held = past[i / heads] * d;
-    for (int64_t c = 0; c < held; ++c)
-      to[c] = float(portableNormal(seed, tid, uint32_t(i * most * d + c)));
+    for (int64_t c = 0; c < held; ++c) {
+      uint32_t number = 0;
+      storeFromDouble(&number, type, 0,
+                      portableNormal(seed, tid, uint32_t(i * most * d + c)));
+      to[c] = float(loadAsDouble(&number, type, 0));
+    }
     std::fill(to + held, to + room * d,
               std::numeric_limits<float>::quiet_NaN());
   });
@@ -187,9 +192,12 @@ Result<RandomProblem> randomProblem(const Manifest &manifest, int64_t batch,
                                 : Kind::Normal},
          args.params[i]);
   for (size_t i = 0; i < manifest.states.size(); ++i)
-    if (manifest.states[i].grows)
-      fillRows(seed, 32 + uint32_t(i), args.finalStates[i], args.past, past,
-               pool);
+    if (manifest.states[i].grows) {
+      std::optional<size_t> input = manifest.rowsInput(i);
+      fillRows(seed, 32 + uint32_t(i), args.finalStates[i],
+               input ? manifest.inputs[*input].dtype : DType::F32, args.past,
+               past, pool);
+    }
   return problem;
 }
 

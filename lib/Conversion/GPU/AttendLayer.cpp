@@ -267,10 +267,13 @@ FailureOr<AttendShape> AttendShape::choose(const AttendLayer &layer, Chip chip,
       shape.columnWarps = warps;
       const int64_t registers = K / 4 + V / warps / 2 + keys / warps / 2;
       // A warpgroup has the rows and nothing else in registers than products
-      // need: the right operands stay in shared memory.
+      // need: the right operands stay in shared memory, queries come again for
+      // each tile.
       shape.wide = chip.hopper() && shape.rowWarps % 4 == 0 && warps == 1 &&
                    registers <= 160;
-      shape.hold = shape.wide || registers <= 128;
+      // Not held for wgmma: ptxas (13.0) lets another left operand have the
+      // registers of one that stays the same from turn to turn.
+      shape.hold = !shape.wide && registers <= 128;
       for (int64_t stages : {3, 2}) {
         if (stages > 2 && !shape.step())
           continue;

@@ -124,8 +124,13 @@ Values AttendEmitter::scores(Value stage) {
 
 /// A warpgroup's, by wgmma; they are waited for.
 Values AttendEmitter::wideScores(Value stage) {
-  Values x(shape.keys / 2, p.undefined());
-  Values queries = p.wgmmaFence(held);
+  Values x(shape.keys / 2, p.undefined()), queries;
+  for (unsigned i = 0; i < layer.keys.size(); ++i) {
+    Panels from{p.shared(shape.queryAt[i]), shape.rows(), lane};
+    for (int64_t J = 0; J < layer.keyDim(i) / 16; ++J)
+      queries.append(leftOperand(p, from, p.shl(rowWarp, 4), J));
+  }
+  queries = p.wgmmaFence(queries);
   int64_t at = 0;
   for (auto [i, list] : llvm::enumerate(layer.keys)) {
     const int64_t count = layer.keyDim(i) / 4;
