@@ -16,10 +16,12 @@
 //   pairs opb_row [N]   for each 8 columns: (g);   opb_col [M]   (2t) (2t+1)
 //   (2t+8) (2t+9) linear [N]    ceil(N / threads)
 //
-// Files: TileToNVVM (the pass), TileKernel (coordinates, rings, chunks),
-// TileMemory (shared and global memory), TileStates (the layer's states),
-// TileProducts (tensor cores), TileSums (along rows, down columns, over teams),
-// TileSolve (the triangular inverse and sums along tokens).
+// Files: TileToNVVM (the pass), TileKernel (where a CTA works, which threads do
+// what), TileBody (op by op, strips, chunks), TileRings (how a scan is fed),
+// TileArguments (addresses and numbers of tensors), TileMemory (shared memory),
+// TileCopies (rows in and out), TileStates (the layer's states), TileProducts
+// (tensor cores), TileSums (along rows, down columns, over teams), TileSolve
+// (the triangular inverse and sums along tokens).
 //
 //===----------------------------------------------------------------------===//
 
@@ -66,6 +68,11 @@ KernelShape emitCombine(Ptx &p, const Segment &segment);
 
 /// Registers that one of `threads` threads has of a tensor.
 int64_t registerCount(mlir::RankedTensorType type, int64_t threads);
+
+inline mlir::RankedTensorType tensorOf(Value v) {
+  return mlir::cast<mlir::RankedTensorType>(v.getType());
+}
+inline tile::LayoutKind kindOf(Value v) { return *tile::layoutOf(v.getType()); }
 
 class TileEmitter {
 public:
@@ -231,6 +238,8 @@ private:
   int64_t tensorOffset(llvm::StringRef name);
   mlir::Type elementOf(llvm::StringRef name);
   Value field64(llvm::StringRef name, int64_t at);
+  /// Bytes between tokens.
+  Value tokenStride(llvm::StringRef name);
   Value field32(llvm::StringRef name, int64_t at);
   Value headOf(llvm::StringRef name);
   /// Address (i64) of token `firstRow` of this sequence and head.

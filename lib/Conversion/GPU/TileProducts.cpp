@@ -17,10 +17,6 @@ using namespace plum;
 using namespace plum::gpu;
 using tile::LayoutKind;
 
-static RankedTensorType tensorOf(Value v) {
-  return cast<RankedTensorType>(v.getType());
-}
-
 //===----------------------------------------------------------------------===//
 // Waiting
 //===----------------------------------------------------------------------===//

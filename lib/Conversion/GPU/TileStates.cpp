@@ -21,10 +21,6 @@ using tile::LayoutKind;
 
 #define FIELD(NAME) int64_t(offsetof(plum_gpu_tensor, NAME))
 
-static RankedTensorType tensorOf(Value v) {
-  return cast<RankedTensorType>(v.getType());
-}
-
 //===----------------------------------------------------------------------===//
 // Matrices
 //===----------------------------------------------------------------------===//

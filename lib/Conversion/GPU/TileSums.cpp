@@ -17,10 +17,6 @@ using namespace plum;
 using namespace plum::gpu;
 using tile::LayoutKind;
 
-static RankedTensorType tensorOf(Value v) {
-  return cast<RankedTensorType>(v.getType());
-}
-
 /// The left operand of a cumsum: row i of the triangle says which rows it sums.
 static Values triangleOf(Ptx &p, tile::CumsumOp op, Value g, Value t) {
   auto summed = [&](Value row, Value k) -> Value {
@@ -46,7 +42,7 @@ static Values triangleOf(Ptx &p, tile::CumsumOp op, Value g, Value t) {
   return triangle;
 }
 
-static std::pair<int64_t, bool> kindOf(tile::CumsumOp op) {
+static std::pair<int64_t, bool> triangleKind(tile::CumsumOp op) {
   return {op.getHalf().value_or(0), op.getExclusive()};
 }
 
@@ -54,7 +50,7 @@ void TileEmitter::planTriangles() {
   // Few stay in registers. Those of halves would take the registers that the
   // halves' sums need, and lie in shared memory.
   std::map<std::pair<int64_t, bool>, tile::CumsumOp> kinds;
-  kernel.walk([&](tile::CumsumOp op) { kinds.insert({kindOf(op), op}); });
+  kernel.walk([&](tile::CumsumOp op) { kinds.insert({triangleKind(op), op}); });
   if (kinds.size() <= 2 ||
       kernel.getBody().front().getOps<tile::ArrivedOp>().empty())
     return;
@@ -71,9 +67,9 @@ void TileEmitter::storeTriangles() {
   once(p.eq(warp, p.i32(0)), [&] {
     std::set<std::pair<int64_t, bool>> stored;
     kernel.walk([&](tile::CumsumOp op) {
-      if (stored.insert(kindOf(op)).second)
+      if (stored.insert(triangleKind(op)).second)
         p.store(p.vector(triangleOf(p, op, g, t)),
-                p.at(p.shared(triangles[kindOf(op)]), p.shl(lane, 4)));
+                p.at(p.shared(triangles[triangleKind(op)]), p.shl(lane, 4)));
     });
   });
 }
@@ -81,7 +77,7 @@ void TileEmitter::storeTriangles() {
 void TileEmitter::cumsum(tile::CumsumOp op) {
   Values &v = use(op.getValue());
   Values triangle;
-  if (auto known = triangles.find(kindOf(op)); known != triangles.end()) {
+  if (auto known = triangles.find(triangleKind(op)); known != triangles.end()) {
     Value four = p.load(p.vec(p.getI32Type(), 4),
                         p.at(p.shared(known->second), p.shl(lane, 4)));
     for (int64_t i = 0; i < 4; ++i)
