@@ -162,6 +162,18 @@ void TileEmitter::elementwise(Operation *op) {
   set(result, out);
 }
 
+/// Are rows of inputs right operands? Threads have copied them (cp.async is no
+/// bulk copy), and wgmma reads past the caches of threads: a fence has to stand
+/// between, on either side of the barrier.
+static bool multipliesRows(tile::AcquireOp op, tile::RingOp ring) {
+  return llvm::any_of(llvm::zip(op.getParts(), ring.getParts()), [](auto pair) {
+    auto [part, attr] = pair;
+    return cast<tile::PartAttr>(attr).getRows() &&
+           llvm::any_of(part.getUsers(),
+                        [](Operation *user) { return isa<tile::DotOp>(user); });
+  });
+}
+
 void TileEmitter::emitOp(Operation *op) {
   llvm::TypeSwitch<Operation *>(op)
       .Case([&](tile::AllocOp o) {
@@ -176,6 +188,8 @@ void TileEmitter::emitOp(Operation *op) {
       .Case([&](tile::AcquireOp o) {
         RingState &ring = rings[o.getRing()];
         p.wait(fullBarrier(ring, ring.index), ring.parity);
+        if (p.chip.hopper() && multipliesRows(o, ring.op))
+          p.fenceAsync();
         Value stage = stageBase(ring, ring.index);
         for (auto [i, part] : llvm::enumerate(o.getParts()))
           tiles[part] = {p.at(stage, ring.offsets[i]),
