@@ -53,12 +53,14 @@
 // AMPERE-NOT: mbarrier
 
 // A warpgroup multiplies by wgmma: 2 steps of 16 channels, 4 of 16 keys. What was
-// copied is made known to it before the barrier.
+// copied is made known to it before the barrier, and queries are read in each
+// turn: they must not be a left operand that stays the same.
 // WIDE: llvm.func @plum_attention_attend64(
 // WIDE: scf.for
 // WIDE: cp.async.wait_group 0
 // WIDE: fence.proxy.async.shared::cta
 // WIDE: "bar.sync $0, 128;"
+// WIDE-COUNT-2: ldmatrix.sync.aligned.m8n8.x4.shared.b16
 // WIDE: wgmma.fence
 // WIDE-COUNT-2: wgmma.mma_async.sync.aligned.m64n64k16
 // WIDE-NOT: wgmma.mma_async

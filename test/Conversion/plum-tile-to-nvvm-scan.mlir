@@ -34,6 +34,7 @@
 // SM90: setmaxnreg.inc
 // SM90: scf.for
 // SM90: mbarrier.try_wait.parity
+// SM90-NOT: fence.proxy
 // SM90: wgmma.fence
 // SM90-COUNT-4: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
 // SM90: wgmma.commit_group
@@ -83,6 +84,31 @@ tile.kernel @plum_delta_scan64 "scan" chunk 64 warps 4 arguments [#tile.arg<"v" 
         : tensor<64x64xbf16>, <64, 64, bf16> -> tensor<64x64xf32>
     %o = arith.truncf %O : tensor<64x64xf32> to tensor<64x64xbf16>
     tile.write_rows %o through %panel to "o" : tensor<64x64xbf16>, <64, 64, bf16>
+    tile.release %ring : !tile.ring
+    tile.yield %next : tensor<64x64xf32>
+  } : tensor<64x64xf32>
+  tile.store_state %end to "S" : tensor<64x64xf32>
+}
+
+// Rows that threads have copied are a right operand: a fence behind the wait for
+// them, which what bulk copies bring does not need.
+// SM90-LABEL: llvm.func @plum_rows_scan64(
+// SM90: setmaxnreg.inc
+// SM90: scf.for
+// SM90: mbarrier.try_wait.parity
+// SM90: fence.proxy.async.shared::cta
+// SM90: wgmma.mma_async
+// SM80-LABEL: llvm.func @plum_rows_scan64(
+// SM80-NOT: fence.proxy.async
+tile.kernel @plum_rows_scan64 "scan" chunk 64 warps 4 arguments [#tile.arg<"k" : bf16>, #tile.arg<"S" : f32>,
+    #tile.arg<"S.final" : f32>] blob 8192 slice 64 of 1 {
+  %ring = tile.ring 2 [#tile.part<type = <64, 64, bf16>, rows = "k">, #tile.part<type = <64, 64, bf16>, blob = 0>] : !tile.ring
+  %S = tile.load_state "S" : tensor<64x64xf32>
+  %end = tile.chunks init(%S : tensor<64x64xf32>) {
+  ^bb0(%s: tensor<64x64xf32>):
+    %k, %b = tile.acquire %ring : !tile.ring -> !tile.shared<64, 64, bf16>, !tile.shared<64, 64, bf16>
+    %h = arith.truncf %s : tensor<64x64xf32> to tensor<64x64xbf16>
+    %next = tile.dot %h, %k onto %s : tensor<64x64xf32> : tensor<64x64xbf16>, <64, 64, bf16> -> tensor<64x64xf32>
     tile.release %ring : !tile.ring
     tile.yield %next : tensor<64x64xf32>
   } : tensor<64x64xf32>
