@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "test/integration/AttendEmulation.h"
+#include "test/integration/GpuEmulation.h"
 
 #include "lib/Pipelines/KernelFacts.h"
 #include "plum/Emulator/Emulator.h"
@@ -13,7 +14,6 @@
 #include "plum/Reference/Recurrence.h"
 #include "runtime/cuda/LaunchPlan.h"
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Parser/Parser.h"
 
 #include "gtest/gtest.h"
@@ -43,18 +43,6 @@ struct Compiled {
 };
 } // namespace
 
-static mlir::MLIRContext &context() {
-  static mlir::MLIRContext &context = *[] {
-    mlir::DialectRegistry registry;
-    registerDialects(registry);
-    registry.insert<mlir::NVVM::NVVMDialect>();
-    auto *made = new mlir::MLIRContext(registry);
-    made->loadAllAvailableDialects();
-    return made;
-  }();
-  return context;
-}
-
 static Compiled compile(const AttendRun &run) {
   Compiled code;
   Source source(run.spec.name + ".plum", run.spec.text);
@@ -71,7 +59,8 @@ static Compiled compile(const AttendRun &run) {
   }
   Result<runtime::Manifest> manifest = describeLayer(source, options, report);
   code.manifest = *manifest;
-  code.module = mlir::parseSourceString<mlir::ModuleOp>(*text, &context());
+  code.module =
+      mlir::parseSourceString<mlir::ModuleOp>(*text, &kernelContext());
   if (mlir::failed(readKernelFacts(*code.module, true, options.chunks,
                                    code.manifest.kernels)))
     code.error = "no facts of kernels";

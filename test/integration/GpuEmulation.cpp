@@ -47,7 +47,7 @@ struct CompiledLayer {
 };
 } // namespace
 
-static mlir::MLIRContext &context() {
+mlir::MLIRContext &plum::test::kernelContext() {
   static mlir::MLIRContext &context = *[] {
     mlir::DialectRegistry registry;
     registerDialects(registry);
@@ -76,11 +76,13 @@ static CompiledLayer compile(const Layer &layer, const Placing &placing) {
     code.error = text.error().str();
     return code;
   }
-  mlir::ScopedDiagnosticHandler handler(&context(), [&](mlir::Diagnostic &d) {
-    code.error += d.str() + '\n';
-    return mlir::success();
-  });
-  code.module = mlir::parseSourceString<mlir::ModuleOp>(*text, &context());
+  mlir::ScopedDiagnosticHandler handler(&kernelContext(),
+                                        [&](mlir::Diagnostic &d) {
+                                          code.error += d.str() + '\n';
+                                          return mlir::success();
+                                        });
+  code.module =
+      mlir::parseSourceString<mlir::ModuleOp>(*text, &kernelContext());
   if (!code.module)
     return code;
   for (auto function : code.module->getOps<mlir::LLVM::LLVMFuncOp>()) {

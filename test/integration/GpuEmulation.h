@@ -1,5 +1,4 @@
-//===- GpuEmulation.h - GPU kernels on a CPU ---------------------*- C++
-//-*-===//
+//===- GpuEmulation.h - GPU kernels on a CPU --------------------*- C++ -*-===//
 //
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,7 +15,14 @@
 
 #include "test/integration/Harness.h"
 
+namespace mlir {
+class MLIRContext;
+} // namespace mlir
+
 namespace plum::test {
+
+/// For the kernels of all tests.
+mlir::MLIRContext &kernelContext();
 
 /// How the tensors of an emulated run lie in memory.
 struct Placing {
