@@ -8,6 +8,7 @@
 #include "LaneRows.h"
 
 #include "Elementwise.h"
+#include "Place.h"
 #include "plum/ABI/GpuABI.h"
 
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -90,7 +91,7 @@ Value LaneRows::field32(int64_t tensor, int64_t offset) {
 }
 
 Value LaneRows::ownHead(int64_t tensor, Value head) {
-  return p.mulHigh(p.shl(head, 1), field32(tensor, FIELD(share)));
+  return gpu::ownHead(p, head, field32(tensor, FIELD(share)));
 }
 
 Value LaneRows::rowAddress(int64_t tensor, bool tokens) {

@@ -69,6 +69,10 @@ static Value countUpTo(Ptx &p, Value number, Value count,
   return sum;
 }
 
+Value gpu::ownHead(Ptx &p, Value head, Value share) {
+  return p.mulHigh(p.shl(head, 1), share);
+}
+
 TokenPlace gpu::chunkAt(Ptx &p, Value chunk, int64_t C) {
   Type i32 = p.getI32Type();
   Value cu = p.argument(ARG(cu_seqlens), p.getI64Type());

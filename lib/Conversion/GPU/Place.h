@@ -28,6 +28,9 @@ Value slotOf(Ptx &p, Value row);
 /// Rows that the growing states of a slot hold before the run.
 Value pastOf(Ptx &p, Value slot);
 
+/// own(head) of plum_gpu_tensor, of which this is `share`.
+Value ownHead(Ptx &p, Value head, Value share);
+
 /// Some tokens of one sequence.
 struct TokenPlace {
   Value inputSequence; ///< First index into inputs: 0 in a packed run.

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "StepMemory.h"
+#include "Place.h"
 
 #include "plum/ABI/GpuABI.h"
 
@@ -139,9 +140,8 @@ void StepMemory::findRows(int64_t params, int64_t inputs, int64_t states,
                         type);
     };
     Type i64 = b.getI64Type();
-    Value own =
-        b.mulHigh(b.shl(head, 1),
-                  field(offsetof(plum_gpu_tensor, share), b.getI32Type()));
+    Value own = ownHead(
+        b, head, field(offsetof(plum_gpu_tensor, share), b.getI32Type()));
     Value token = field(offsetof(plum_gpu_tensor, token), i64);
     Value data =
         b.add(field(offsetof(plum_gpu_tensor, data), i64),

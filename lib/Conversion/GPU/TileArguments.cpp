@@ -44,7 +44,7 @@ Value TileEmitter::tokenStride(StringRef name) {
 
 /// The head of a tensor that several may share.
 Value TileEmitter::headOf(StringRef name) {
-  return p.mulHigh(p.shl(head, 1), field32(name, FIELD(share)));
+  return ownHead(p, head, field32(name, FIELD(share)));
 }
 
 Value TileEmitter::rowAddress(StringRef name, Value row) {
