@@ -204,12 +204,19 @@ static Status checkLists(const std::string &state,
   return Status::ok();
 }
 
+static int64_t countGrowing(const Manifest &manifest) {
+  return std::count_if(manifest.states.begin(), manifest.states.end(),
+                       [](const ManifestTensor &state) { return state.grows; });
+}
+
 Status checkGrowing(const Manifest &manifest, const RunArgs &args,
                     const Problem &problem) {
+  if (!args.rowTables.empty())
+    return bad("tables of where rows are run on a GPU only, expected the rows "
+               "of each sequence or views of '" +
+               manifest.growingState()->name + "'");
   if (!args.growingRows.empty()) {
-    auto count = int64_t(
-        std::count_if(manifest.states.begin(), manifest.states.end(),
-                      [](const ManifestTensor &state) { return state.grows; }));
+    const int64_t count = countGrowing(manifest);
     for (size_t got : {args.growingRows.size(), args.growingHeadStride.size()})
       if (int64_t(got) != count)
         return bad("got rows or head strides of " + text(int64_t(got)) +
@@ -236,9 +243,31 @@ Status checkGrowing(const Manifest &manifest, const RunArgs &args,
 
 int64_t defaultPast(const Manifest &manifest, const RunArgs &args) {
   for (size_t i = 0; i < args.initialStates.size(); ++i)
-    if (manifest.states[i].grows)
+    if (manifest.states[i].grows && args.rowTables.empty())
       return args.initialStates[i].shape[2];
   return 0;
+}
+
+/// Tables in place of views.
+static Status checkTables(const Manifest &manifest, const RunArgs &args) {
+  if (auto got = int64_t(args.rowTables.size()); got != countGrowing(manifest))
+    return bad("got tables of " + text(got) + " growing states, expected " +
+               text(countGrowing(manifest)));
+  return eachGrowing(manifest, [&](size_t state, size_t nth) -> Status {
+    const RowTable &table = args.rowTables[nth];
+    const std::string where = "the table of '" + manifest.states[state].name;
+    if (table.dtype != DType::F32 && table.dtype != DType::BF16)
+      return bad(where + "' has rows of " + std::string(name(table.dtype)) +
+                 ", expected f32 or bf16");
+    const auto width = int64_t(byteSize(table.dtype));
+    const int64_t rowBytes = manifest.states[state].elements() * width,
+                  unit = rowBytes % 16 == 0 ? 16 : width;
+    for (int64_t stride : {table.rowStride, table.headStride, table.base})
+      if (stride % unit != 0)
+        return bad(where + "' has a stride or base of " + text(stride) +
+                   " bytes, expected a multiple of " + text(unit));
+    return Status::ok();
+  });
 }
 
 Status checkDeviceGrowing(const Manifest &manifest, const RunArgs &args,
@@ -249,8 +278,8 @@ Status checkDeviceGrowing(const Manifest &manifest, const RunArgs &args,
   if (!args.growingRows.empty())
     return bad("rows of each sequence on their own do not run on a GPU, "
                "expected views of '" +
-               first->name + "'");
-  if (args.finalStates.empty())
+               first->name + "' or tables of where they are");
+  if (args.finalStates.empty() && args.rowTables.empty())
     return bad("state '" + first->name +
                "' grows and has no final view: on a GPU rows are appended to "
                "the caller's memory");
@@ -260,6 +289,8 @@ Status checkDeviceGrowing(const Manifest &manifest, const RunArgs &args,
                              pooled ? problem.pool : problem.sequenceCount);
         !s)
       return s;
+  if (!args.rowTables.empty())
+    return checkTables(manifest, args);
   const int64_t past = defaultPast(manifest, args);
   // The tokens of packed sequences are known to the GPU alone.
   const int64_t least =

@@ -69,6 +69,16 @@ struct IndexView {
 
 enum class StateLayout : uint8_t { KV, VK };
 
+/// Where a growing state of each sequence is, on a GPU: row i of head h of
+/// sequence n at `base + firsts[n] + h * headStride + i * rowStride`, in bytes.
+/// Either `firsts` are addresses and `base` an offset, or the other way.
+struct RowTable {
+  const int64_t *firsts = nullptr; ///< [N], in device memory.
+  int64_t base = 0;
+  DType dtype = DType::F32; ///< Or BF16.
+  int64_t rowStride = 0, headStride = 0;
+};
+
 struct RunArgs {
   std::vector<TensorView> inputs, params, outputs; ///< Manifest's order.
   /// Empty: zeros. f32 or bf16.
@@ -97,6 +107,9 @@ struct RunArgs {
   /// slots, and 0 where it is not given. The caller has seen to the room.
   std::vector<std::vector<plum_rows>> growingRows;
   std::vector<int64_t> growingHeadStride;
+  /// The same for a run on a GPU, one for each growing state. The tables are
+  /// read by kernels alone: a recorded launch follows lists that have moved.
+  std::vector<RowTable> rowTables;
 
   /// With snapshotEvery = n > 0, the states after n, 2n, ... tokens of each
   /// sequence go to snapshots [M, H, K, V]: M is the sum of len / n over all

@@ -42,7 +42,7 @@ Status checkCount(const char *what, size_t got, size_t expected,
 }
 
 bool hasRows(const ManifestTensor &state, const RunArgs &args) {
-  return state.grows && !args.growingRows.empty();
+  return state.grows && !(args.growingRows.empty() && args.rowTables.empty());
 }
 
 std::optional<int64_t> firstExtent(const Manifest &manifest,
@@ -227,7 +227,8 @@ Result<Problem> planSizes(const Manifest &manifest, const RunArgs &args) {
   if (args.slots)
     if (Status s = checkSlots(manifest, args, problem); !s)
       return s.error();
-  if ((args.past || !args.growingRows.empty()) && !manifest.growingState())
+  if ((args.past || !args.growingRows.empty() || !args.rowTables.empty()) &&
+      !manifest.growingState())
     return Error{"",
                  "rows of growing states are given, but layer " +
                      quoted(manifest.layer) + " has no such state",

@@ -21,7 +21,7 @@ Result<Problem> planSizes(const Manifest &manifest, const RunArgs &args);
 Status checkCount(const char *what, size_t got, size_t expected,
                   bool optional = false);
 
-/// That growingRows stand for the views of this state.
+/// That growingRows or rowTables stand for the views of this state.
 bool hasRows(const ManifestTensor &state, const RunArgs &args);
 
 /// The first axis of the first view that counts; all states share it.

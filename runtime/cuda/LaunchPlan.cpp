@@ -52,10 +52,13 @@ public:
         return s;
     return Status::ok();
   }
-  Status inputs(const std::vector<ManifestTensor> &tensors) {
-    for (size_t i = 0; i < tensors.size(); ++i)
-      if (Status s = rows(tensors[i], "input", args.inputs[i]); !s)
+  Status inputs(const Manifest &manifest, bool appended) {
+    for (size_t i = 0; i < manifest.inputs.size(); ++i)
+      if (Status s = rows(manifest.inputs[i], "input", args.inputs[i]); !s)
         return s;
+    for (size_t s = 0; s < manifest.states.size() && appended; ++s)
+      plan.slots[manifest.params.size() + *manifest.rowsInput(s)].optional =
+          true;
     return Status::ok();
   }
   Status outputs(const std::vector<ManifestTensor> &tensors) {
@@ -66,9 +69,15 @@ public:
   }
   Status states(const std::vector<ManifestTensor> &tensors, const char *what,
                 const std::vector<TensorView> &views, bool snapshots) {
-    for (size_t i = 0; i < tensors.size(); ++i) {
+    const bool final = &views == &args.finalStates;
+    for (size_t i = 0, nth = 0; i < tensors.size(); ++i) {
+      if (tensors[i].grows && !args.rowTables.empty() && final) {
+        table(tensors[i], what, args.rowTables[nth++], problem.stateGroup[i]);
+        continue;
+      }
       // A growing state has no snapshots.
-      if (views.empty() || (snapshots && tensors[i].grows)) {
+      if (views.empty() ||
+          (tensors[i].grows && (snapshots || !args.rowTables.empty()))) {
         plan.args.tensors[plan.slots.size()].share = PLUM_GPU_SHARE(1);
         plan.slots.push_back({&tensors[i], what, 1, true, false, true});
       } else if (Status s = state(tensors[i], what, views[i], snapshots); !s)
@@ -136,6 +145,19 @@ private:
     return add(tensor, what, view, view.shape[3] * width, 3, true);
   }
 
+  /// The address of a launch is that of the table.
+  void table(const ManifestTensor &tensor, const char *what,
+             const RowTable &table, int64_t sharing) {
+    plum_gpu_tensor &entry = plan.args.tensors[plan.slots.size()];
+    entry.sequence = table.base;
+    entry.head = table.headStride;
+    entry.row = table.rowStride;
+    entry.share = PLUM_GPU_SHARE(sharing);
+    entry.dtype = (table.dtype == DType::BF16 ? PLUM_GPU_BF16 : PLUM_GPU_F32) |
+                  PLUM_GPU_TABLE;
+    plan.slots.push_back({&tensor, what, 8, false, true, false});
+  }
+
   /// Rows of a multiple of 16 bytes are read 16 bytes at a time, so they must
   /// begin on such a boundary; others element by element.
   Status add(const ManifestTensor &tensor, const char *what,
@@ -171,7 +193,15 @@ private:
 };
 
 Status fillTensors(const Manifest &manifest, const RunArgs &args,
-                   const Problem &problem, LaunchPlan &plan) {
+                   const GpuOptions &options, const Problem &problem,
+                   LaunchPlan &plan) {
+  for (size_t s = 0; s < manifest.states.size() && options.appended; ++s)
+    if (!manifest.rowsInput(s))
+      return Error{"",
+                   "rows of '" + manifest.states[s].name +
+                       "' are computed from the inputs, so they cannot be "
+                       "there before the run",
+                   {}};
   size_t count = manifest.params.size() + manifest.inputs.size() +
                  manifest.outputs.size() + 3 * manifest.states.size();
   if (count > PLUM_GPU_MAX_TENSORS)
@@ -183,7 +213,7 @@ Status fillTensors(const Manifest &manifest, const RunArgs &args,
   TensorFiller filler(args, problem, plan);
   if (Status s = filler.params(manifest.params); !s)
     return s;
-  if (Status s = filler.inputs(manifest.inputs); !s)
+  if (Status s = filler.inputs(manifest, options.appended); !s)
     return s;
   if (Status s = filler.states(manifest.states, "initial state",
                                args.initialStates, false);
@@ -268,14 +298,17 @@ uint32_t headBlock(const Problem &problem) {
 }
 
 Status fillLaunches(const Manifest &manifest, const KernelSet &set,
-                    const RunArgs &args, LaunchPlan &plan) {
+                    const RunArgs &args, const GpuOptions &options,
+                    LaunchPlan &plan) {
   bool hasSummary = set.find(manifest, KernelRole::Summary) != nullptr;
   for (size_t index : set.kernels) {
     const ManifestKernel &kernel = manifest.kernels[index];
     if (kernel.role == KernelRole::Index && !plan.sizes.packed)
       continue;
     const bool carries = kernel.role == KernelRole::Carry;
-    if (carries && args.initialStates.empty())
+    if (carries && (args.initialStates.empty() || !args.rowTables.empty()))
+      continue;
+    if (kernel.role == KernelRole::Append && options.appended)
       continue;
     if ((kernel.role == KernelRole::Summary ||
          kernel.role == KernelRole::Combine) &&
@@ -462,14 +495,14 @@ Result<LaunchPlan> planLaunch(const Manifest &manifest, const RunArgs &args,
   plan.segments = *segments;
   if (Status s = fillCounts(manifest, *set, args, plan); !s)
     return s.error();
-  if (Status s = fillTensors(manifest, args, *problem, plan); !s)
+  if (Status s = fillTensors(manifest, args, options, *problem, plan); !s)
     return s.error();
   Result<WorkspaceSections> sections =
       workspaceFor(manifest, *set, plan.sizes, plan.segments);
   if (!sections)
     return sections.error();
   plan.workspace = *sections;
-  if (Status s = fillLaunches(manifest, *set, args, plan); !s)
+  if (Status s = fillLaunches(manifest, *set, args, options, plan); !s)
     return s.error();
   return plan;
 }

@@ -258,9 +258,11 @@ bool Emulation::launch() {
   args.finalStates = views(after);
   args.outputs = views(outputs);
   std::vector<int64_t> byPlace(size_t(after[0].view.shape[0]), -5);
+  if (run.tables)
+    byPlace.resize(N);
   for (size_t n = 0; n < N; ++n)
     if (slotOf(n) >= 0)
-      byPlace[size_t(slotOf(n))] = pastOf(n);
+      byPlace[run.tables ? n : size_t(slotOf(n))] = pastOf(n);
   std::vector<char> cu = indices(begins, run.wide),
                     slots = indices(run.slots, run.wide),
                     past = indices(byPlace, run.wide);
@@ -270,8 +272,25 @@ bool Emulation::launch() {
   };
   if (run.packed)
     args.cuSeqlens = index(cu, begins.size());
-  if (!run.slots.empty())
+  if (!run.slots.empty() && !run.tables)
     args.slots = index(slots, run.slots.size());
+  emulator::Memory memory;
+  std::vector<std::vector<int64_t>> firsts;
+  if (run.tables) {
+    args.initialStates = args.finalStates = {};
+    for (Stored &list : after) {
+      const auto width = int64_t(byteSize(list.view.dtype));
+      auto address =
+          int64_t(memory.map("list", list.bytes.data(), list.bytes.size()));
+      std::vector<int64_t> &table = firsts.emplace_back();
+      for (size_t n = 0; n < N; ++n)
+        table.push_back(slotOf(n) * list.view.stride[0] * width +
+                        (run.wide ? 0 : address));
+      args.rowTables.push_back({nullptr, run.wide ? address : 0,
+                                list.view.dtype, list.view.stride[2] * width,
+                                list.view.stride[1] * width});
+    }
+  }
   args.past = index(past, byPlace.size());
   runtime::cuda::GpuOptions options;
   options.form = run.chunk ? runtime::Form::Chunk : runtime::Form::Step;
@@ -281,7 +300,6 @@ bool Emulation::launch() {
     ADD_FAILURE() << plan.error().str();
     return false;
   }
-  emulator::Memory memory;
   plum_gpu_args kernelArgs = plan->args;
   size_t count = 0;
   auto map = [&](std::vector<Stored> &stored, const std::string &what) {
@@ -291,7 +309,13 @@ bool Emulation::launch() {
   };
   map(params, "param");
   map(inputs, "input");
-  if (run.apart) {
+  if (run.tables) {
+    count += after.size();
+    for (std::vector<int64_t> &table : firsts)
+      kernelArgs.tensors[count++].data =
+          memory.map("table", reinterpret_cast<char *>(table.data()),
+                     table.size() * sizeof(int64_t));
+  } else if (run.apart) {
     map(before, "list");
     map(after, "list after");
   } else {
@@ -303,7 +327,7 @@ bool Emulation::launch() {
   map(outputs, "output");
   if (run.packed)
     kernelArgs.cu_seqlens = memory.map("cu_seqlens", cu.data(), cu.size());
-  if (!run.slots.empty())
+  if (args.slots)
     kernelArgs.slots = memory.map("slots", slots.data(), slots.size());
   kernelArgs.past = memory.map("past", past.data(), past.size());
   kernelArgs.workspace = memory.allocate(

@@ -27,6 +27,9 @@ struct AttendRun {
   bool packed = false;
   std::vector<int64_t> past = {};  ///< Of each; empty: 0.
   std::vector<int64_t> slots = {}; ///< Of each; -1: padding. Empty: no pool.
+  /// Kernels find the lists by tables, of addresses or, with `wide`, offsets;
+  /// `slots` then are nothing but where they are.
+  bool tables = false;
   DType list = DType::BF16;
   bool apart = false; ///< Final lists are not where the initial ones are.
   bool wide = false;  ///< Indices are int64.

@@ -117,6 +117,22 @@ TEST_P(GpuAttend, SlotsOfAPoolWithPadding) {
   emulate(run);
 }
 
+TEST_P(GpuAttend, ListsAtPlacesOfTheirOwn) {
+  for (bool offsets : {false, true}) {
+    AttendRun run = of(attention);
+    run.tables = true;
+    run.wide = offsets;
+    run.heads = 4;
+    run.listHeads = 2;
+    run.lengths = {3, 66, 1};
+    run.packed = true;
+    run.past = {70, 0, 129};
+    run.slots = {3, 0, 1};
+    run.list = offsets ? DType::F32 : DType::BF16;
+    emulate(run);
+  }
+}
+
 TEST_P(GpuAttend, ListsInF32AndApart) {
   AttendRun run = of(attention);
   run.lengths = {70, 70};

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* Bumped when what is below changes. Written to manifest.json. */
-#define PLUM_GPU_ABI 3
+#define PLUM_GPU_ABI 4
 
 #define PLUM_GPU_MAX_TENSORS 32
 
@@ -41,6 +41,9 @@ extern "C" {
 #define PLUM_GPU_F32 0
 #define PLUM_GPU_BF16 1
 #define PLUM_GPU_F16 2
+/* Or'ed into that of a state that grows: each sequence has its rows at a place
+   of its own, which a table tells. */
+#define PLUM_GPU_TABLE 4u
 
 /* One tensor. Element (n, t, h, a, b):
  *   input, output of shape [d]   n * sequence + t * token + own(h) * head
@@ -50,6 +53,9 @@ extern "C" {
  *                                + b * column, in either memory layout
  *   state that grows, rows [d]   slot(n) * sequence + own(h) * head + i * row
  *                                + a * element size (d contiguous)
+ *   the same, PLUM_GPU_TABLE     data is that of an int64 table [N]: at
+ *                                table[n] + sequence + own(h) * head + ...,
+ *                                so that one of the two is an address
  * For a packed run n is 0 in inputs and outputs and t counts from cu[0] on.
  * Where g heads of the layer share one of the tensor's, own(h) = h / g, which
  * is the high half of 2h * share: exact for h * g < 2^31, without a division.
@@ -62,7 +68,8 @@ typedef struct plum_gpu_tensor {
   int64_t row;      /* states: bytes between rows k */
   int64_t column;   /* states: bytes between columns v */
   uint32_t share;   /* PLUM_GPU_SHARE(g) */
-  uint32_t dtype;   /* states only: PLUM_GPU_F32 or PLUM_GPU_BF16 */
+  uint32_t dtype;   /* states only: PLUM_GPU_F32 or PLUM_GPU_BF16, and
+                       maybe PLUM_GPU_TABLE */
 } plum_gpu_tensor;
 
 /* plum_gpu_args.flags */

@@ -106,13 +106,24 @@ Value LaneRows::rowAddress(int64_t tensor, bool tokens) {
 }
 
 ListPlace LaneRows::list(int64_t tensor, Value slot, Value head) {
-  Value base =
-      p.add(field64(tensor, FIELD(data)),
-            p.add(p.mul(p.toU64(slot), field64(tensor, FIELD(sequence))),
-                  p.mul(p.toU64(ownHead(tensor, head)),
-                        field64(tensor, FIELD(head)))));
-  return {base, field64(tensor, FIELD(row)),
-          p.eq(field32(tensor, FIELD(dtype)), p.i32(PLUM_GPU_F32))};
+  Value data = field64(tensor, FIELD(data)),
+        sequence = field64(tensor, FIELD(sequence)),
+        dtype = field32(tensor, FIELD(dtype));
+  Value isTable = p.cmp(arith::CmpIPredicate::ne,
+                        p.bitAnd(dtype, PLUM_GPU_TABLE), p.i32(0));
+  Value begin = p.ifElse(
+      isTable, p.getI64Type(),
+      [&]() -> Values {
+        Value at = p.global(p.add(data, p.shl(p.toI64(slot), 3)));
+        return {p.add(p.load(p.getI64Type(), at), sequence)};
+      },
+      [&]() -> Values {
+        return {p.add(data, p.mul(p.toU64(slot), sequence))};
+      })[0];
+  Value base = p.add(begin, p.mul(p.toU64(ownHead(tensor, head)),
+                                  field64(tensor, FIELD(head))));
+  Value type = p.bitAnd(dtype, PLUM_GPU_TABLE - 1);
+  return {base, field64(tensor, FIELD(row)), p.eq(type, p.i32(PLUM_GPU_F32))};
 }
 
 Value LaneRows::isFirstOf(int64_t tensor, Value head) {

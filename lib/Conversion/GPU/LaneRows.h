@@ -54,7 +54,8 @@ public:
   void storeRow(llvm::ArrayRef<Value> elements, int64_t width,
                 const ListPlace &list, Value index);
 
-  /// List `tensor` of plum_gpu_args for a head that reads or writes it.
+  /// List `tensor` of plum_gpu_args for a head that reads or writes it. Without
+  /// a pool, slots are sequences.
   ListPlace list(int64_t tensor, Value slot, Value head);
   /// The first of the heads that share a list.
   Value isFirstOf(int64_t tensor, Value head);

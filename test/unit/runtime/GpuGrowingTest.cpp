@@ -137,6 +137,43 @@ TEST(GpuGrowingPlan, ArgumentsOfLists) {
   EXPECT_EQ(std::memcmp(&plan->args.tensors[7], &after, sizeof after), 0);
 }
 
+TEST(GpuGrowingPlan, TablesOfLists) {
+  RunArgs args = shapes(1, 9, 4, 2, 0, 0);
+  args.finalStates = {};
+  args.cuSeqlens = {&anywhere, DType::I32, 4};
+  args.past = {&anywhere, DType::I32, 3};
+  args.rowTables = {{nullptr, 48, DType::BF16, 96, 16},
+                    {nullptr, 64, DType::F32, 96, 12}};
+  GpuOptions options{.form = Form::Chunk};
+  Result<LaunchPlan> plan = planLaunch(gpuManifest(), args, options, 132);
+  ASSERT_TRUE(plan) << plan.error().str();
+  // No carry: rows so far are where they shall be.
+  EXPECT_EQ(planned(args), "index 1; append 12; attend 12");
+  const plum_gpu_tensor keys = {
+      0, 48, 0, 16, 96, 0, PLUM_GPU_SHARE(2), PLUM_GPU_BF16 | PLUM_GPU_TABLE};
+  EXPECT_EQ(std::memcmp(&plan->args.tensors[6], &keys, sizeof keys), 0);
+  EXPECT_EQ(plan->slots[6].alignment, 8u);
+  EXPECT_FALSE(plan->slots[6].optional);
+  options.appended = true;
+  plan = planLaunch(gpuManifest(), args, options, 132);
+  ASSERT_TRUE(plan) << plan.error().str();
+  EXPECT_EQ(plan->launches.size(), 2u);
+  EXPECT_FALSE(plan->slots[1].optional); // q
+  EXPECT_TRUE(plan->slots[2].optional);  // k
+  RunArgs wrong = args;
+  wrong.rowTables.pop_back();
+  EXPECT_EQ(planned(wrong),
+            "error: got tables of 1 growing states, expected 2");
+  wrong = args;
+  wrong.rowTables[1].dtype = DType::F16;
+  EXPECT_EQ(planned(wrong), "error: the table of 'values' has rows of f16, "
+                            "expected f32 or bf16");
+  wrong = args;
+  wrong.rowTables[0].rowStride = 7;
+  EXPECT_EQ(planned(wrong), "error: the table of 'keys' has a stride or base "
+                            "of 7 bytes, expected a multiple of 2");
+}
+
 TEST(GpuGrowingPlan, WhatCannotRunIsSaid) {
   RunArgs args = shapes(2, 5, 4, 1, 2, 9);
   RunArgs wrong = args;
@@ -161,8 +198,10 @@ TEST(GpuGrowingPlan, WhatCannotRunIsSaid) {
                             "one for each sequence");
   wrong = args;
   wrong.growingRows.resize(2);
-  EXPECT_EQ(planned(wrong), "error: rows of each sequence on their own do not "
-                            "run on a GPU, expected views of 'keys'");
+  EXPECT_EQ(planned(wrong),
+            "error: rows of each sequence on their own do not "
+            "run on a GPU, expected views of 'keys' or tables of "
+            "where they are");
 }
 
 //===----------------------------------------------------------------------===//
