@@ -59,12 +59,27 @@ assoc.layer @level args [#assoc.arg<input "k">, #assoc.arg<state "L">, #assoc.ar
 
 // -----
 
+// A row of f32 has step kernels.
+// expected-warning @below {{no chunk kernels for this layer on a GPU: input 'k' is not bf16}}
+// expected-note @below {{the step kernel runs it}}
 assoc.layer @wide args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<state "L">] outputs ["o"] {
-// expected-error @below {{input 'q' has rows that are not bf16, which has no kernel for a GPU beside a state that grows}}
-^bb0(%q: vector<16xf32>, %k: vector<16xf32>, %L: !assoc.list<16, f32>):
+^bb0(%q: vector<16xbf16>, %k: vector<16xf32>, %L: !assoc.list<16, f32>):
+  %0 = arith.extf %q : vector<16xbf16> to vector<16xf32>
   %M = assoc.append %L, %k : !assoc.list<16, f32>
-  %o = assoc.attend(%q) keys(%M : !assoc.list<16, f32>) values(%M : !assoc.list<16, f32>) : vector<16xf32>
+  %o = assoc.attend(%0) keys(%M : !assoc.list<16, f32>) values(%M : !assoc.list<16, f32>) : vector<16xf32>
   assoc.yield %o, %M : vector<16xf32>, !assoc.list<16, f32>
+}
+
+// -----
+
+// expected-warning @below {{no chunk kernels}}
+// expected-note @below {{the step kernel runs it}}
+assoc.layer @tall args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<state "L">] outputs ["o"] {
+^bb0(%q: vector<640xf32>, %k: vector<640xf32>, %L: !assoc.list<640, f32>):
+  %M = assoc.append %L, %k : !assoc.list<640, f32>
+  // expected-error @below {{rows that are not bf16 have no kernel for a GPU here: a thread would hold 240 numbers of queries, keys and values, at most 224 fit}}
+  %o = assoc.attend(%q) keys(%M : !assoc.list<640, f32>) values(%M : !assoc.list<640, f32>) : vector<640xf32>
+  assoc.yield %o, %M : vector<640xf32>, !assoc.list<640, f32>
 }
 
 // -----

@@ -49,6 +49,7 @@ static Compiled compile(const AttendRun &run) {
   CompileOptions options;
   options.spec.dims = run.spec.dims;
   options.target = run.target;
+  options.precision = run.precision;
   if (run.chunk)
     options.chunks = {run.chunk};
   CompileReport report;
@@ -81,7 +82,8 @@ static Compiled compile(const AttendRun &run) {
 static const Compiled &compiled(const AttendRun &run) {
   static std::string last;
   static Compiled code;
-  std::string key = run.spec.text + run.target + std::to_string(run.chunk);
+  std::string key = run.spec.text + run.target + std::to_string(run.chunk) +
+                    std::to_string(int(run.precision));
   for (const auto &[name, value] : run.spec.dims)
     key += ' ' + name + '=' + std::to_string(value);
   if (last != key) {
@@ -138,8 +140,8 @@ std::vector<char> indices(const std::vector<int64_t> &values, bool wide) {
 class Emulation {
 public:
   Emulation(const AttendRun &run, const Compiled &code)
-      : run(run), code(code), layer(Layer::get(run.spec)), ast(layer.ast()),
-        N(run.lengths.size()) {
+      : run(run), code(code), layer(Layer::get(run.spec, run.precision)),
+        ast(layer.ast()), N(run.lengths.size()) {
     for (int64_t length : run.lengths)
       begins.push_back(begins.back() + length);
     most = *std::max_element(run.lengths.begin(), run.lengths.end());

@@ -20,6 +20,7 @@ namespace plum::test {
 struct AttendRun {
   Spec spec;
   std::string target = "sm_90a";
+  Precision precision = Precision::Default;
   int64_t chunk = 64;               ///< 0: step kernels.
   int64_t heads = 1, listHeads = 0; ///< 0: each head has lists of its own.
   /// Of a batch of equal lengths or, with `packed`, side by side.

@@ -270,4 +270,177 @@ TEST_P(GpuAttend, BitsDoNotDependOnTheBatch) {
   EXPECT_EQ(both, one);
 }
 
+//===----------------------------------------------------------------------===//
+// Plain fp32
+//===----------------------------------------------------------------------===//
+
+/// Step kernels of rows that bf16 does not hold.
+class GpuAttendExact : public testing::TestWithParam<std::string> {
+protected:
+  static constexpr double kLimit = 1e-6;
+  AttendRun of(const Spec &spec) const {
+    return {.spec = spec,
+            .target = GetParam(),
+            .precision = Precision::F32,
+            .chunk = 0,
+            .list = DType::F32};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, GpuAttendExact,
+                         testing::Values("sm_90a", "sm_80"),
+                         [](const auto &info) { return info.param; });
+
+// Up to five blocks share the keys; lanes of one have a key more than others.
+TEST_P(GpuAttendExact, Lengths) {
+  for (int64_t past : {0, 1, 62, 63, 64, 300, 1100}) {
+    AttendRun run = of(attention);
+    run.heads = 2;
+    run.lengths = {2, 2};
+    run.past = {past, 17};
+    run.seed = uint64_t(past);
+    emulate(run, kLimit);
+  }
+}
+
+TEST_P(GpuAttendExact, PackedSlotsOfAPoolWithPadding) {
+  AttendRun run = of(attention);
+  run.heads = 2;
+  run.lengths = {3, 20, 0, 6, 1};
+  run.packed = true;
+  run.past = {70, 12, 5, 0, 129};
+  run.slots = {3, -1, 4, 0, 1};
+  emulate(run, kLimit);
+}
+
+// What is read is what the list holds, rounded or not.
+TEST_P(GpuAttendExact, ListsInBF16AndApart) {
+  AttendRun run = of(attention);
+  run.lengths = {5, 5};
+  run.past = {3, 90};
+  for (bool apart : {false, true})
+    for (DType list : {DType::F32, DType::BF16}) {
+      run.apart = apart;
+      run.list = list;
+      run.change = [](const std::string &name, int64_t, int64_t, int64_t,
+                      int64_t, double x) {
+        return name == "q" ? x : double(bf16ToFloat(floatToBf16(float(x))));
+      };
+      emulate(run, kLimit);
+    }
+}
+
+TEST_P(GpuAttendExact, HeadsShareLists) {
+  for (auto [heads, lists] :
+       {std::pair(4, 1), std::pair(34, 2), std::pair(20, 1)}) {
+    AttendRun run = of(attention);
+    run.heads = heads;
+    run.listHeads = lists;
+    run.lengths = {1, 3};
+    run.packed = true;
+    run.past = {150, 20};
+    emulate(run, kLimit);
+  }
+}
+
+TEST_P(GpuAttendExact, Sizes) {
+  for (auto [K, V] : {std::pair(16, 48), std::pair(96, 96), std::pair(192, 128),
+                      std::pair(256, 256)}) {
+    AttendRun run = of(sized(K, V));
+    run.lengths = {2};
+    run.past = {290};
+    emulate(run, kLimit);
+  }
+}
+
+TEST_P(GpuAttendExact, Latents) {
+  for (auto [C, R] : {std::pair(80, 32), std::pair(512, 64)}) {
+    AttendRun run = of(latents(C, R));
+    run.heads = 4;
+    run.listHeads = 1;
+    run.lengths = {1, 2};
+    run.packed = true;
+    run.past = {300, 31};
+    run.scale = 0.5;
+    emulate(run, kLimit);
+  }
+}
+
+TEST_P(GpuAttendExact, MathsAround) {
+  AttendRun run = of(around);
+  run.heads = 2;
+  run.lengths = {3, 6};
+  run.packed = true;
+  run.past = {0, 100};
+  emulate(run, kLimit);
+}
+
+TEST_P(GpuAttendExact, BeforeTheOwnRow) {
+  AttendRun run = of(earlier);
+  run.lengths = {7, 1, 6};
+  run.packed = true;
+  run.past = {0, 0, 64};
+  emulate(run, kLimit);
+}
+
+// All of a group's keys are behind the last: nothing of the largest score.
+TEST_P(GpuAttendExact, HugelyNegativeScores) {
+  AttendRun run = of(attention);
+  run.lengths = {2};
+  run.past = {80};
+  run.change = [](const std::string &name, int64_t, int64_t, int64_t, int64_t c,
+                  double x) {
+    if (name == "q")
+      return c ? 0. : 1e15;
+    if (name == "k" || name == "keys")
+      return c ? x : -1e15;
+    return x;
+  };
+  emulate(run, kLimit);
+}
+
+TEST_P(GpuAttendExact, BitsDoNotDependOnTheBatch) {
+  AttendRun run = of(attention);
+  run.heads = 2;
+  run.lengths = {1, 1};
+  run.past = {700, 700};
+  std::vector<double> both = emulate(run, kLimit);
+  run.lengths = {1};
+  run.past = {700};
+  std::vector<double> one = emulate(run, kLimit);
+  ASSERT_EQ(2 * one.size(), both.size());
+  both.resize(one.size());
+  EXPECT_EQ(both, one);
+}
+
+// Queries of f16 are not rounded to bf16, and outputs are what they are.
+TEST_P(GpuAttendExact, RowsOfF16) {
+  Spec spec = attention;
+  for (size_t at; (at = spec.text.find("bf16")) != std::string::npos;)
+    spec.text.replace(at, 4, "f16");
+  AttendRun run = of(spec);
+  run.precision = Precision::Default;
+  run.lengths = {2};
+  run.past = {80};
+  emulate(run, 4e-4); // Of f16: 2^-12, as a rule.
+}
+
+// Whatever queries and lists are not made of may be of any type: a gate, the
+// answer. They have chunk kernels.
+TEST(GpuAttendTypes, OthersAreOfAnyType) {
+  Spec spec = around;
+  auto replace = [&](const std::string &from, const std::string &to) {
+    spec.text.replace(spec.text.find(from), from.size(), to);
+  };
+  replace("input  v, g : [V] bf16", "input  v : [V] bf16\n  input g : [V] f32");
+  replace("output o : [V] bf16", "output o : [V] f32");
+  for (int64_t chunk : {64, 0}) {
+    AttendRun run{.spec = spec, .chunk = chunk};
+    run.lengths = {20};
+    run.past = {70};
+    run.scale = 0.3;
+    emulate(run);
+  }
+}
+
 } // namespace

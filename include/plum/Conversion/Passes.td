@@ -128,7 +128,9 @@ def AttendToGPUPass : Pass<"plum-attend-to-gpu", "::mlir::ModuleOp"> {
     `attend`, rows that depend on what was attended to, sizes that do not fit.
 
     Products are bf16 with fp32 sums; scores are multiplied by the number that all
-    queries have as a factor, so bf16 queries are not rounded again. The bits of
+    queries have as a factor, so bf16 queries are not rounded again. Where rows
+    that queries or lists are made of are not bf16 there are kernels for single
+    tokens only, in fp32; chunks asked for are then a warning. The bits of
     a token depend neither on the batch nor on where rows lie, but on the form.
   }];
   let options = [

@@ -59,7 +59,7 @@ std::pair<Value, Value> AttendEmitter::tokenAndHead(Value row) {
   return {p.add(place.firstToken, p.minimum(row, last)), head};
 }
 
-void AttendEmitter::block() {
+std::pair<Value, Value> AttendEmitter::seeLists() {
   Value before =
       p.add(p.add(past, place.begin), layer.attend.seesOwn() ? 1 : 0);
   keyCount = p.add(before, p.sub(place.rows, p.i32(1)));
@@ -69,12 +69,15 @@ void AttendEmitter::block() {
     seen[half] = shape.step() ? keyCount
                               : p.minimum(p.add(before, rowOf(half)), keyCount);
   Value tiles = p.divu(p.add(keyCount, shape.keys - 1), shape.keys);
-  Value first = p.i32(0), end = tiles;
-  if (shape.step()) {
-    Value each = tilesEach(tiles);
-    first = p.mul(split, each);
-    end = p.minimum(p.add(first, each), tiles);
-  }
+  if (!shape.step())
+    return {p.i32(0), tiles};
+  Value each = tilesEach(tiles);
+  Value first = p.mul(split, each);
+  return {first, p.minimum(p.add(first, each), tiles)};
+}
+
+void AttendEmitter::block() {
+  auto [first, end] = seeLists();
   auto work = [&] {
     startCopies(first, end);
     makeQueries();
@@ -201,19 +204,21 @@ void AttendEmitter::storeAnswers() {
   });
 }
 
+Value AttendEmitter::partOf(Value ownHead) {
+  Value heads = p.argument(ARG(heads), p.getI32Type());
+  Value owner = p.add(p.mul(p.toI64(number), p.toI64(heads)), p.toI64(ownHead));
+  Value which = p.add(p.mul(owner, shape.splits), p.toI64(split));
+  return p.global(p.add(p.argument(ARG(blobs), p.getI64Type()),
+                        p.mul(which, AttendShape::partBytes(layer))));
+}
+
 /// What this split of the keys adds up to, for merge.
 void AttendEmitter::storePart() {
-  Value heads = p.argument(ARG(heads), p.getI32Type());
   Value together = p.argument(ARG(head_block), p.getI32Type());
-  const int64_t bytes = AttendShape::partBytes(layer);
-  Value blobs = p.argument(ARG(blobs), p.getI64Type());
   Value column = p.add(p.mul(columnWarp, part()), p.shl(t, 1));
   for (int64_t half : {0, 1})
     p.ifThen(p.lt(rowOf(half), together), [&] {
-      Value owner = p.add(p.mul(p.toI64(number), p.toI64(heads)),
-                          p.toI64(p.add(head, rowOf(half))));
-      Value which = p.add(p.mul(owner, shape.splits), p.toI64(split));
-      Value to = p.global(p.add(blobs, p.mul(which, bytes)));
+      Value to = partOf(p.add(head, rowOf(half)));
       Value mine = p.at(to, p.toI64(p.shl(column, 2)));
       for (int64_t j = 0; j < part() / 8; ++j)
         p.store(p.vector({sums[4 * j + 2 * half], sums[4 * j + 2 * half + 1]}),

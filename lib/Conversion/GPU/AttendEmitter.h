@@ -15,7 +15,7 @@
 // token, heads that share its lists and one of the splits of them. Files:
 // AttendLayer (the layer, sizes), LaneRows (a token's own maths), AttendRows
 // (carry, append, merge), AttendTiles (copies and products of attend),
-// AttendBlock (its frame).
+// AttendBlock (its frame), AttendExact (attend in plain fp32).
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,6 +35,7 @@ public:
   KernelShape carry();
   KernelShape append();
   KernelShape attend();
+  KernelShape attendExact();
   KernelShape merge();
   bool failed() const { return maths.failed(); }
 
@@ -55,6 +56,8 @@ private:
 
   //===--- AttendBlock.cpp ------------------------------------------------===//
   void coordinates();
+  /// Whose keys the block's tokens see; the first of its tiles, and their end.
+  std::pair<Value, Value> seeLists();
   void block();
   /// Index into inputs of a row's token, and its head; of a row that there is
   /// nothing for, those of the last.
@@ -64,6 +67,14 @@ private:
   void exchangeTotals();
   void storeAnswers();
   void storePart();
+  /// Where the block's part of the answer of a token and head goes.
+  Value partOf(Value ownHead);
+
+  //===--- AttendExact.cpp ------------------------------------------------===//
+  void exactHead(Value ownHead, Value firstKey, Value endKey);
+  Values exactScores(llvm::ArrayRef<Values> queries,
+                     llvm::ArrayRef<Value> keys);
+  void exactPart(Value ownHead);
 
   //===--- AttendTiles.cpp ------------------------------------------------===//
   /// Copies a tile of every list into a stage, those after the last key as 0.
@@ -80,6 +91,9 @@ private:
   Values weights(llvm::ArrayRef<Value> x);
   void addValues(llvm::ArrayRef<Value> w, Value stage);
   Panels tileOf(unsigned list, Value stage);
+  /// Among read().
+  unsigned numberOf(unsigned list) const;
+  const ListPlace &placeOf(unsigned list) { return lists[numberOf(list)]; }
   /// Of the warps that have the same rows.
   void teamBarrier();
   int64_t share() const { return shape.keys / shape.columnWarps; }
@@ -107,7 +121,7 @@ private:
   Value seen[2], factor[2];           ///< Of rows g and g + 8.
   // What goes from tile to tile.
   Values sums;
-  Value largest[2], total[2];
+  Value largest[2], total[2]; ///< Exact: [0] only.
 };
 
 } // namespace plum::gpu

@@ -99,18 +99,32 @@ SmallVector<unsigned> AttendLayer::read() const {
   return all;
 }
 
-/// Rows of inputs and outputs are bf16, in pieces of 16 bytes.
+/// A row of an input that queries or lists are made of and that bf16 does not
+/// hold.
+static BlockArgument wideSource(const AttendLayer &layer) {
+  SetVector<Value> sources(layer.queries.begin(), layer.queries.end());
+  for (const AttendLayer::List &list : layer.lists)
+    sources.insert(list.row);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (Operation *op = sources[i].getDefiningOp()) {
+      sources.insert(op->operand_begin(), op->operand_end());
+      continue;
+    }
+    auto argument = cast<BlockArgument>(sources[i]);
+    auto row = dyn_cast<VectorType>(argument.getType());
+    if (row && row.getNumElements() > 1 && !row.getElementType().isBF16() &&
+        llvm::is_contained(layer.op.argumentsOf(Role::Input), argument))
+      return argument;
+  }
+  return {};
+}
+
+/// Rows of inputs and outputs are pieces of eight numbers.
 static LogicalResult checkRows(LayerOp op) {
   auto check = [&](Type type, StringRef what, StringRef name, Location loc) {
     auto row = dyn_cast<VectorType>(type);
     if (!row || row.getNumElements() == 1)
       return success();
-    if (!row.getElementType().isBF16()) {
-      emitError(loc) << what << " '" << name
-                     << "' has rows that are not bf16, which has no kernel for "
-                        "a GPU beside a state that grows";
-      return failure();
-    }
     if (row.getNumElements() % 8) {
       emitError(loc) << what << " '" << name << "' has rows of "
                      << row.getNumElements()
@@ -191,6 +205,12 @@ FailureOr<AttendLayer> AttendLayer::read(LayerOp op) {
                         "' depend on what is attended to, which has no kernel "
                         "for a GPU");
   takeFactor(layer);
+  if ((layer.wide = wideSource(layer))) {
+    layer.queries.assign(layer.attend.getQueries().begin(),
+                         layer.attend.getQueries().end());
+    layer.factor = {};
+    layer.constant = 1;
+  }
   if (failed(checkRows(op)))
     return failure();
   size_t count = layer.firstState + op.getOutputs().size() +

@@ -39,7 +39,12 @@ struct AttendLayer {
   llvm::SmallVector<Value> queries;
   Value factor; ///< A number for each token and head, or null.
   double constant = 1;
+  /// What queries and lists are made of that is not bf16, or null. Such a layer
+  /// has step kernels in plain fp32, whose queries are the spec's, factor and
+  /// all.
+  mlir::BlockArgument wide;
 
+  bool exact() const { return bool(wide); }
   int64_t keyDim(unsigned query) const { return lists[keys[query]].width; }
   int64_t valueDim() const { return lists[values].width; }
   /// Lists that attend reads, each once: those of keys, then that of values.
@@ -95,6 +100,8 @@ struct AttendShape {
   /// Fails where it fits nowhere, and says so at the layer.
   static mlir::FailureOr<AttendShape> choose(const AttendLayer &layer,
                                              Chip chip, int64_t chunk);
+  /// Of exact layers: AttendExact.cpp.
+  static mlir::FailureOr<AttendShape> chooseExact(const AttendLayer &layer);
 };
 
 } // namespace plum::gpu

@@ -27,10 +27,13 @@ void AttendEmitter::teamBarrier() {
   p.barrier(p.add(rowWarp, 1), shape.columnWarps * 32);
 }
 
-Panels AttendEmitter::tileOf(unsigned list, Value stage) {
+unsigned AttendEmitter::numberOf(unsigned list) const {
   SmallVector<unsigned> all = layer.read();
-  int64_t n = llvm::find(all, list) - all.begin();
-  Value base = p.at(p.shared(shape.stagesAt + shape.tileAt[n]),
+  return llvm::find(all, list) - all.begin();
+}
+
+Panels AttendEmitter::tileOf(unsigned list, Value stage) {
+  Value base = p.at(p.shared(shape.stagesAt + shape.tileAt[numberOf(list)]),
                     p.mul(stage, shape.stageBytes));
   return {base, shape.keys, lane};
 }

@@ -34,7 +34,9 @@ struct AttendToGPUPass
   /// of their launch.
   static LogicalResult lower(LayerOp op, const AttendLayer &layer, Chip chip,
                              int64_t chunk) {
-    FailureOr<AttendShape> shape = AttendShape::choose(layer, chip, chunk);
+    FailureOr<AttendShape> shape =
+        layer.exact() ? AttendShape::chooseExact(layer)
+                      : AttendShape::choose(layer, chip, chunk);
     if (failed(shape))
       return failure();
     const bool step = shape->step();
@@ -66,14 +68,25 @@ struct AttendToGPUPass
          emitter(&AttendEmitter::carry));
     StringRef each = step ? "tokens" : "chunks";
     make("append", each, 1, emitter(&AttendEmitter::append));
-    auto attend =
-        make("attend", each, shape->splits, emitter(&AttendEmitter::attend));
+    auto attend = make("attend", each, shape->splits,
+                       emitter(layer.exact() ? &AttendEmitter::attendExact
+                                             : &AttendEmitter::attend));
     if (step) {
       const int64_t bytes = shape->splits * AttendShape::partBytes(layer);
       attend->setAttr(kBlobBytesAttr, Builder(op).getI64IntegerAttr(bytes));
       make("merge", each, 1, emitter(&AttendEmitter::merge));
     }
     return result;
+  }
+
+  static void warnOfChunks(const AttendLayer &layer) {
+    StringRef name =
+        cast<ArgAttr>(layer.op.getArgs()[layer.wide.getArgNumber()]).getName();
+    InFlightDiagnostic warning =
+        layer.op.emitWarning()
+        << "no chunk kernels for this layer on a GPU: input '" << name
+        << "' is not bf16";
+    warning.attachNote() << "the step kernel runs it";
   }
 
   void runOnOperation() override {
@@ -85,6 +98,10 @@ struct AttendToGPUPass
       if (failed(layer))
         return signalPassFailure();
       SmallVector<int64_t> sizes(chunks.begin(), chunks.end());
+      if (layer->exact() && !sizes.empty()) {
+        warnOfChunks(*layer);
+        sizes.clear();
+      }
       sizes.push_back(1);
       for (int64_t size : sizes)
         if (failed(lower(op, *layer, Chip{sm}, size)))

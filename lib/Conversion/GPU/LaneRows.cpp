@@ -149,6 +149,26 @@ void LaneRows::storeRow(ArrayRef<Value> elements, int64_t width,
       [&] { return store(p.getBF16Type()); });
 }
 
+Values LaneRows::loadRows(int64_t width, const ListPlace &list,
+                          ArrayRef<Value> indices) {
+  auto load = [&](Type element) {
+    Values elements;
+    for (Value index : indices) {
+      Value row = list.pointer(p, index);
+      for (int64_t i = 0; i < pieces(width); ++i) {
+        Value bytes = p.mul(p.minimum(piece(i), p.i32(width / 8 - 1)),
+                            8 * bytesOf(element));
+        elements.append(loadEight(p, p.at(row, p.toI64(bytes)), element));
+      }
+    }
+    return elements;
+  };
+  SmallVector<Type> types(8 * pieces(width) * indices.size(), p.getF32Type());
+  return p.ifElse(
+      list.isF32, types, [&] { return load(p.getF32Type()); },
+      [&] { return load(p.getBF16Type()); });
+}
+
 void LaneRows::storeOutput(unsigned i) {
   Value value = layer.op.yieldedOutputs()[i];
   Type element = getElementTypeOrSelf(value.getType());

@@ -53,6 +53,9 @@ public:
   void storeOutput(unsigned i);
   void storeRow(llvm::ArrayRef<Value> elements, int64_t width,
                 const ListPlace &list, Value index);
+  /// Some rows, one after the other; a piece that is not there is the last one.
+  Values loadRows(int64_t width, const ListPlace &list,
+                  llvm::ArrayRef<Value> indices);
 
   /// List `tensor` of plum_gpu_args for a head that reads or writes it. Without
   /// a pool, slots are sequences.
