@@ -12,14 +12,14 @@ assoc.layer @both args [#assoc.arg<input "k">, #assoc.arg<state "L">, #assoc.arg
 // -----
 
 assoc.layer @width args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<state "L">] outputs ["o"] {
-// expected-error @below {{growing state 'L' has rows of 24 numbers, expected a multiple of 16 on a GPU}}
-^bb0(%q: vector<24xbf16>, %k: vector<24xbf16>, %L: !assoc.list<24, f32>):
-  %0 = arith.extf %q : vector<24xbf16> to vector<24xf32>
-  %1 = arith.extf %k : vector<24xbf16> to vector<24xf32>
-  %M = assoc.append %L, %1 : !assoc.list<24, f32>
-  %2 = assoc.attend(%0) keys(%M : !assoc.list<24, f32>) values(%M : !assoc.list<24, f32>) : vector<24xf32>
-  %o = arith.truncf %2 : vector<24xf32> to vector<24xbf16>
-  assoc.yield %o, %M : vector<24xbf16>, !assoc.list<24, f32>
+// expected-error @below {{growing state 'L' has rows of 20 numbers, expected a multiple of 8 on a GPU}}
+^bb0(%q: vector<20xbf16>, %k: vector<20xbf16>, %L: !assoc.list<20, f32>):
+  %0 = arith.extf %q : vector<20xbf16> to vector<20xf32>
+  %1 = arith.extf %k : vector<20xbf16> to vector<20xf32>
+  %M = assoc.append %L, %1 : !assoc.list<20, f32>
+  %2 = assoc.attend(%0) keys(%M : !assoc.list<20, f32>) values(%M : !assoc.list<20, f32>) : vector<20xf32>
+  %o = arith.truncf %2 : vector<20xf32> to vector<20xbf16>
+  assoc.yield %o, %M : vector<20xbf16>, !assoc.list<20, f32>
 }
 
 // -----

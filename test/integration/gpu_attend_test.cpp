@@ -173,6 +173,21 @@ TEST_P(GpuAttend, Sizes) {
   }
 }
 
+// What products take of a row is filled up with zeros; behind the row lies NaN.
+TEST_P(GpuAttend, WidthsBetween) {
+  for (auto [K, V] :
+       {std::pair(8, 8), std::pair(24, 40), std::pair(72, 16),
+        std::pair(64, 56), std::pair(136, 120), std::pair(200, 248)})
+    for (DType list : {DType::BF16, DType::F32}) {
+      AttendRun run = of(sized(K, V));
+      run.heads = 2;
+      run.lengths = {GetParam().second ? 66 : 2};
+      run.past = {70};
+      run.list = list;
+      emulate(run);
+    }
+}
+
 // One warp, and two warpgroups.
 TEST(GpuAttendChunks, OtherSizes) {
   for (int64_t chunk : {16, 128})
@@ -187,7 +202,8 @@ TEST(GpuAttendChunks, OtherSizes) {
 }
 
 TEST_P(GpuAttend, Latents) {
-  for (auto [C, R] : {std::pair(64, 32), std::pair(512, 64)}) {
+  for (auto [C, R] : {std::pair(64, 32), std::pair(512, 64), std::pair(32, 8),
+                      std::pair(40, 24)}) {
     AttendRun run = of(latents(C, R));
     run.heads = 20;
     run.listHeads = 1;
@@ -344,8 +360,8 @@ TEST_P(GpuAttendExact, HeadsShareLists) {
 }
 
 TEST_P(GpuAttendExact, Sizes) {
-  for (auto [K, V] : {std::pair(16, 48), std::pair(96, 96), std::pair(192, 128),
-                      std::pair(256, 256)}) {
+  for (auto [K, V] : {std::pair(16, 48), std::pair(8, 24), std::pair(96, 96),
+                      std::pair(192, 128), std::pair(256, 256)}) {
     AttendRun run = of(sized(K, V));
     run.lengths = {2};
     run.past = {290};
@@ -354,7 +370,7 @@ TEST_P(GpuAttendExact, Sizes) {
 }
 
 TEST_P(GpuAttendExact, Latents) {
-  for (auto [C, R] : {std::pair(80, 32), std::pair(512, 64)}) {
+  for (auto [C, R] : {std::pair(80, 8), std::pair(512, 64)}) {
     AttendRun run = of(latents(C, R));
     run.heads = 4;
     run.listHeads = 1;

@@ -109,8 +109,9 @@ void AttendEmitter::makeQueries() {
     for (auto [i, query] : llvm::enumerate(layer.queries)) {
       const int64_t width = layer.keyDim(i);
       Values elements = maths.all(query);
+      // A piece behind the row is its last again; keys have zeros there.
       for (int64_t n = 0; n < LaneRows::pieces(width); ++n)
-        maths.ifHas(width, n, [&] {
+        maths.ifHas(layer.padded(width), n, [&] {
           Value piece = maths.piece(n);
           Value offset = p.add(pieceOffset(p, row, p.bitAnd(piece, 7)),
                                p.mul(p.shr(piece, 3), shape.rows() * 128));
@@ -138,7 +139,7 @@ void AttendEmitter::readFactors() {
     return;
   for (unsigned i = 0; i < layer.queries.size(); ++i) {
     Panels queries{p.shared(shape.queryAt[i]), shape.rows(), lane};
-    for (int64_t J = 0; J < layer.keyDim(i) / 16; ++J)
+    for (int64_t J = 0; J < layer.padded(layer.keyDim(i)) / 16; ++J)
       held.append(leftOperand(p, queries, p.shl(rowWarp, 4), J));
   }
 }
@@ -220,9 +221,17 @@ void AttendEmitter::storePart() {
     p.ifThen(p.lt(rowOf(half), together), [&] {
       Value to = partOf(p.add(head, rowOf(half)));
       Value mine = p.at(to, p.toI64(p.shl(column, 2)));
-      for (int64_t j = 0; j < part() / 8; ++j)
-        p.store(p.vector({sums[4 * j + 2 * half], sums[4 * j + 2 * half + 1]}),
-                p.at(mine, 32 * j));
+      for (int64_t j = 0; j < part() / 8; ++j) {
+        auto store = [&] {
+          p.store(
+              p.vector({sums[4 * j + 2 * half], sums[4 * j + 2 * half + 1]}),
+              p.at(mine, 32 * j));
+        };
+        if (8 * (j + 1) < part() || V % 16 == 0)
+          store();
+        else // The last warp has nothing but zeros here.
+          p.ifThen(p.lt(columnWarp, p.i32(shape.columnWarps - 1)), store);
+      }
       p.ifThen(p.both(p.eq(t, p.i32(0)), p.eq(columnWarp, p.i32(0))), [&] {
         p.store(p.vector({largest[half], total[half]}), p.at(to, V * 4));
       });

@@ -97,7 +97,7 @@ private:
   /// Of the warps that have the same rows.
   void teamBarrier();
   int64_t share() const { return shape.keys / shape.columnWarps; }
-  int64_t part() const { return V / shape.columnWarps; }
+  int64_t part() const { return layer.padded(V) / shape.columnWarps; }
   /// Row g or g + 8 of the warp, in the block.
   Value rowOf(int64_t half) {
     return p.add(p.add(p.shl(rowWarp, 4), g), 8 * half);

@@ -174,11 +174,11 @@ FailureOr<AttendLayer> AttendLayer::read(LayerOp op) {
                     "state '" + names[i] +
                         "' of a fixed size has no kernel for a GPU beside one "
                         "that grows");
-    if (type.getWidth() % 16)
+    if (type.getWidth() % 8)
       return refuse(state.getLoc(), "growing state '" + names[i] +
                                         "' has rows of " +
                                         Twine(type.getWidth()) +
-                                        " numbers, expected a multiple of 16 "
+                                        " numbers, expected a multiple of 8 "
                                         "on a GPU");
     auto append = cast<AppendOp>(op.yieldedStates()[i].getDefiningOp());
     layer.lists.push_back({state, append.getRow(), type.getWidth()});
@@ -259,10 +259,10 @@ static void place(AttendShape &shape, const AttendLayer &layer) {
 
 FailureOr<AttendShape> AttendShape::choose(const AttendLayer &layer, Chip chip,
                                            int64_t chunk) {
-  const int64_t V = layer.valueDim();
+  const int64_t V = layer.padded(layer.valueDim());
   int64_t K = 0;
   for (unsigned i = 0; i < layer.queries.size(); ++i)
-    K += layer.keyDim(i);
+    K += layer.padded(layer.keyDim(i));
   const int64_t most = gpuChipOf(chip.sm).sharedBytes;
   AttendShape shape;
   shape.chunk = chunk;

@@ -47,6 +47,9 @@ struct AttendLayer {
   bool exact() const { return bool(wide); }
   int64_t keyDim(unsigned query) const { return lists[keys[query]].width; }
   int64_t valueDim() const { return lists[values].width; }
+  /// Columns of a row in shared memory, as products take them: those behind
+  /// the row are zero in lists.
+  static int64_t padded(int64_t width) { return llvm::alignTo(width, 16); }
   /// Lists that attend reads, each once: those of keys, then that of values.
   llvm::SmallVector<unsigned> read() const;
 
@@ -94,7 +97,7 @@ struct AttendShape {
 
   /// Bytes between rows of answers, so that lanes of a store meet few others.
   static int64_t answerPitch(const AttendLayer &layer) {
-    return (layer.valueDim() + 4) * 4;
+    return (layer.padded(layer.valueDim()) + 4) * 4;
   }
 
   /// Fails where it fits nowhere, and says so at the layer.

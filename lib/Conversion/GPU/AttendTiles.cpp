@@ -44,8 +44,8 @@ Panels AttendEmitter::tileOf(unsigned list, Value stage) {
 
 void AttendEmitter::fetchList(unsigned number, Value tile, Value stage) {
   const unsigned list = layer.read()[number];
-  const int64_t pieces = layer.lists[list].width / 8,
-                units = shape.keys * pieces;
+  const int64_t width = layer.lists[list].width,
+                pieces = layer.padded(width) / 8, units = shape.keys * pieces;
   const ListPlace &rows = lists[number];
   Panels to = tileOf(list, stage);
   Value first = p.mul(tile, shape.keys);
@@ -58,9 +58,14 @@ void AttendEmitter::fetchList(unsigned number, Value tile, Value stage) {
     Value offset = p.add(pieceOffset(p, row, p.bitAnd(piece, 7)),
                          p.mul(p.shr(piece, 3), to.panelBytes()));
     Value key = p.add(first, row);
+    Value isThere = p.lt(key, keyCount);
+    if (width % 16) {
+      isThere = p.both(isThere, p.lt(piece, p.i32(width / 8)));
+      piece = p.minimum(piece, p.i32(width / 8 - 1));
+    }
     Value from = p.at(rows.pointer(p, p.minimum(key, last)),
                       p.toI64(p.mul(piece, 8 * bytes)));
-    return {p.at(to.base, offset), from, p.lt(key, keyCount)};
+    return {p.at(to.base, offset), from, isThere};
   };
   p.ifElse(
       rows.isF32, {},
@@ -116,7 +121,7 @@ Values AttendEmitter::scores(Value stage) {
     Panels keys = tileOf(list, stage);
     keys.base = p.at(keys.base, p.mul(columnWarp, share() * 128));
     Panels queries{p.shared(shape.queryAt[i]), shape.rows(), lane};
-    for (int64_t J = 0; J < layer.keyDim(i) / 16; ++J, at += 4) {
+    for (int64_t J = 0; J < layer.padded(layer.keyDim(i)) / 16; ++J, at += 4) {
       Values q = shape.hold ? Values(ArrayRef(held).slice(at, 4))
                             : leftOperand(p, queries, p.shl(rowWarp, 4), J);
       x = multiply(p, q, keys, x, false, {}, J);
@@ -130,13 +135,13 @@ Values AttendEmitter::wideScores(Value stage) {
   Values x(shape.keys / 2, p.undefined()), queries;
   for (unsigned i = 0; i < layer.keys.size(); ++i) {
     Panels from{p.shared(shape.queryAt[i]), shape.rows(), lane};
-    for (int64_t J = 0; J < layer.keyDim(i) / 16; ++J)
+    for (int64_t J = 0; J < layer.padded(layer.keyDim(i)) / 16; ++J)
       queries.append(leftOperand(p, from, p.shl(rowWarp, 4), J));
   }
   queries = p.wgmmaFence(queries);
   int64_t at = 0;
   for (auto [i, list] : llvm::enumerate(layer.keys)) {
-    const int64_t count = layer.keyDim(i) / 4;
+    const int64_t count = layer.padded(layer.keyDim(i)) / 4;
     x = multiplyWide(p, ArrayRef(queries).slice(at, count), tileOf(list, stage),
                      x, /*zero=*/i == 0,
                      /*transposed=*/false);
