@@ -186,8 +186,22 @@ LogicalResult LayerOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
-// WholeOp
+// AttendOp, WholeOp
 //===----------------------------------------------------------------------===//
+
+/// attend_c4. Values are the last operand, however many pairs there are.
+LogicalResult AttendOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                         ValueRange operands, DictionaryAttr,
+                                         OpaqueProperties, RegionRange,
+                                         SmallVectorImpl<Type> &inferred) {
+  if (operands.empty())
+    return failure();
+  auto values = dyn_cast<ListType>(operands.back().getType());
+  if (!values)
+    return failure();
+  inferred.assign({values.getRowType()});
+  return success();
+}
 
 LogicalResult AttendOp::verify() {
   // attend_c1

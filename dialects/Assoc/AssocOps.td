@@ -302,8 +302,7 @@ def Assoc_AppendOp : Assoc_Op<"append", [Pure, AllTypesMatch<["list", "result"]>
 }
 
 def Assoc_AttendOp : Assoc_Op<"attend", [Pure, AttrSizedOperandSegments,
-    TypesMatchWith<"the result is a row of the values", "values", "result",
-                   "::llvm::cast<::plum::assoc::ListType>($_self).getRowType()">]> {
+    DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let summary = "read lists by the softmax of scores";
   let description = [{
     Formula: `o = softmax(sum_i q_i K_i^T) V`. K_i : [n, d_i] (`keys`); q_i :
@@ -315,7 +314,7 @@ def Assoc_AttendOp : Assoc_Op<"attend", [Pure, AttrSizedOperandSegments,
 
     Constraints: (C1) as many queries as keys, at least one. (C2) query i is a
     row of keys i. (C3) all lists are as long: each has this token's row, or
-    none has.
+    none has. (C4) the result is a row of the values.
 
     Example:
     ```mlir

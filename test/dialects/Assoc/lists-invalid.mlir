@@ -35,6 +35,15 @@ func.func @attend_c2_width(%q: vector<4xf32>, %K: !assoc.list<8, f32>, %V: !asso
 
 // -----
 
+func.func @attend_c4_result(%q: vector<8xf32>, %K: !assoc.list<8, f32>, %V: !assoc.list<4, f32>) {
+  // expected-error @below {{'assoc.attend' op inferred type(s) 'vector<4xf32>' are incompatible with return type(s) of operation 'vector<8xf32>'}}
+  // expected-error @below {{'assoc.attend' op failed to infer returned types}}
+  %o = "assoc.attend"(%q, %K, %V) <{operandSegmentSizes = array<i32: 1, 1, 1>}> : (vector<8xf32>, !assoc.list<8, f32>, !assoc.list<4, f32>) -> vector<8xf32>
+  return
+}
+
+// -----
+
 func.func @attend_c3_lengths(%q: vector<8xf32>, %K: !assoc.list<8, f32>, %V: !assoc.list<8, f32>) {
   %K1 = assoc.append %K, %q : !assoc.list<8, f32>
   // expected-error @below {{'assoc.attend' op expects lists of one length, got keys 0 with this token's row and values without it}}

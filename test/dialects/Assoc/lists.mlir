@@ -24,6 +24,15 @@ func.func @latent(%q: vector<8xf32>, %p: vector<2xf32>, %C: !assoc.list<8, f32>,
   return %o : vector<8xf32>
 }
 
+// The values have a width of their own beside two keys.
+// CHECK-LABEL: func @parts
+// CHECK: %[[O:.*]] = assoc.attend(%{{.*}}, %{{.*}}) keys(%{{.*}}, %{{.*}} : !assoc.list<8, f32>, !assoc.list<2, f32>) values(%{{.*}} : !assoc.list<4, f32>) : vector<8xf32>, vector<2xf32>
+// CHECK: return %[[O]] : vector<4xf32>
+func.func @parts(%q: vector<8xf32>, %p: vector<2xf32>, %K: !assoc.list<8, f32>, %P: !assoc.list<2, f32>, %V: !assoc.list<4, f32>) -> vector<4xf32> {
+  %o = assoc.attend(%q, %p) keys(%K, %P : !assoc.list<8, f32>, !assoc.list<2, f32>) values(%V : !assoc.list<4, f32>) : vector<8xf32>, vector<2xf32>
+  return %o : vector<4xf32>
+}
+
 // CHECK-LABEL: assoc.layer @attention
 // CHECK: assoc.yield %{{.*}}, %{{.*}} : vector<8xf32>, !assoc.list<8, f32>
 assoc.layer @attention args [#assoc.arg<input "x">, #assoc.arg<state "L">] outputs ["o"] {
