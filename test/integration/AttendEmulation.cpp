@@ -149,14 +149,18 @@ public:
   std::vector<double> emulate(double limit);
 
 private:
-  bool ofLists(const frontend::Symbol &symbol) const {
-    bool is = symbol.shape.kind == frontend::Shape::List;
-    for (const frontend::Symbol *state : ast.states)
-      is |= ast.rowsOf(*state) == &symbol;
-    return is;
-  }
+  /// Of a list, or of the input that its rows are.
   int64_t headsOf(const frontend::Symbol &symbol) const {
-    return ofLists(symbol) && run.listHeads ? run.listHeads : run.heads;
+    for (const frontend::Symbol *state : ast.states) {
+      if (state->shape.kind != frontend::Shape::List ||
+          (state != &symbol && ast.rowsOf(*state) != &symbol))
+        continue;
+      if (auto found = run.headsOf.find(state->name);
+          found != run.headsOf.end())
+        return found->second;
+      return run.listHeads ? run.listHeads : run.heads;
+    }
+    return run.heads;
   }
   int64_t pastOf(size_t n) const { return run.past.empty() ? 0 : run.past[n]; }
   int64_t slotOf(size_t n) const {

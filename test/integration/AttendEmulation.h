@@ -23,6 +23,7 @@ struct AttendRun {
   Precision precision = Precision::Default;
   int64_t chunk = 64;               ///< 0: step kernels.
   int64_t heads = 1, listHeads = 0; ///< 0: each head has lists of its own.
+  std::map<std::string, int64_t> headsOf = {}; ///< Of lists with others.
   /// Of a batch of equal lengths or, with `packed`, side by side.
   std::vector<int64_t> lengths = {};
   bool packed = false;

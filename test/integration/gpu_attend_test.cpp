@@ -5,7 +5,8 @@
 //
 // Softmax attention and its relatives as chunk and step kernels, on both chips,
 // against float64: lengths around the block, any past, packed sequences, pools,
-// lists in f32 and bf16, in place and apart, heads that share lists, latents.
+// lists in f32 and bf16, in place and apart, heads that share lists, latents;
+// rows of f32 in fp32.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,6 +14,7 @@
 
 #include "gtest/gtest.h"
 
+#include <array>
 #include <cmath>
 
 using namespace plum;
@@ -27,6 +29,10 @@ Spec sized(int64_t K, int64_t V) {
 }
 Spec latents(int64_t C, int64_t R) {
   return shippedSpec("mla", {{"C", C}, {"R", R}});
+}
+
+Spec prefill(int64_t N, int64_t R, int64_t V) {
+  return shippedSpec("mla_prefill", {{"N", N}, {"R", R}, {"V", V}});
 }
 
 /// Maths before rows are appended, of queries and of answers.
@@ -217,6 +223,23 @@ TEST_P(GpuAttend, Latents) {
   }
 }
 
+// One head makes one of the lists; the others are each head's own.
+TEST_P(GpuAttend, HeadsShareOneOfTheLists) {
+  for (auto [N, R, V] : {std::array<int64_t, 3>{32, 8, 24},
+                         std::array<int64_t, 3>{128, 64, 128}})
+    for (int64_t lists : {1, 2}) {
+      AttendRun run = of(prefill(N, R, V));
+      run.heads = 4;
+      run.headsOf["places"] = lists;
+      run.lengths = {1, GetParam().second ? 66 : 2, 0};
+      run.packed = true;
+      run.past = {100, 31, 7};
+      run.slots = {2, 0, 1};
+      run.apart = lists == 2;
+      emulate(run);
+    }
+}
+
 TEST_P(GpuAttend, MathsAround) {
   AttendRun run = of(around);
   run.heads = 2;
@@ -380,6 +403,16 @@ TEST_P(GpuAttendExact, Latents) {
     run.scale = 0.5;
     emulate(run, kLimit);
   }
+}
+
+TEST_P(GpuAttendExact, HeadsShareOneOfTheLists) {
+  AttendRun run = of(prefill(128, 64, 128));
+  run.heads = 4;
+  run.headsOf["places"] = 1;
+  run.lengths = {1, 2};
+  run.packed = true;
+  run.past = {300, 31};
+  emulate(run, kLimit);
 }
 
 TEST_P(GpuAttendExact, MathsAround) {

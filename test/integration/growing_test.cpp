@@ -69,10 +69,15 @@ layer levels(K = 24, V = 8) {
 /// The same with a param, and inputs of one head beside those of all.
 const Spec mla = shippedSpec("mla", {{"C", 40}, {"R", 12}});
 
+/// Lists with and without sharing.
+const Spec prefill =
+    shippedSpec("mla_prefill", {{"N", 40}, {"R", 12}, {"V", 24}});
+
 /// One sequence of H heads, that share `lists` lists of each kind.
 struct Sizes1 {
   int64_t tokens, past, heads, lists = 0;
-  bool alike = false; ///< Heads have the same params.
+  bool alike = false;    ///< Heads have the same params.
+  std::string only = {}; ///< The list that is shared, where not all are.
 };
 
 /// Everything of a run of one sequence, and of the truth.
@@ -117,10 +122,12 @@ GrowingRun::Value GrowingRun::make(int64_t heads, int64_t rows, int64_t d,
 }
 
 int64_t GrowingRun::headsOf(const frontend::Symbol &symbol) const {
-  bool ofLists = symbol.shape.kind == frontend::Shape::List;
   for (const frontend::Symbol *state : ast.states)
-    ofLists |= ast.rowsOf(*state) == &symbol;
-  return ofLists && sizes.lists ? sizes.lists : sizes.heads;
+    if (state->shape.kind == frontend::Shape::List &&
+        (state == &symbol || ast.rowsOf(*state) == &symbol) &&
+        (sizes.only.empty() || sizes.only == state->name))
+      return sizes.lists ? sizes.lists : sizes.heads;
+  return sizes.heads;
 }
 
 GrowingRun::GrowingRun(Layer &layer, Sizes1 sizes, uint32_t seed, double scale)
@@ -404,6 +411,20 @@ TEST(Growing, AllHeadsShareTheLatents) {
         run.expectClose(2e-6, how.str() + ", T = " + std::to_string(tokens));
       }
     }
+}
+
+TEST(Growing, HeadsShareOneOfTheLists) {
+  Layer &layer = Layer::get(prefill, Precision::F32, {16, 64});
+  for (int64_t lists : {1, 2})
+    for (bool alike : {false, true})
+      for (int64_t tokens : {1, 3, 80}) {
+        GrowingRun run(layer, {tokens, 70, 6, lists, alike, "places"});
+        run.reference();
+        for (How how : everyForm(layer)) {
+          run.execute(how, 3);
+          run.expectClose(2e-6, how.str() + ", T = " + std::to_string(tokens));
+        }
+      }
 }
 
 // A row's bits are its own: not those of the heads beside it, of the threads or
