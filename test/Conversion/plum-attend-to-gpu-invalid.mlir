@@ -97,6 +97,22 @@ assoc.layer @odd args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<
 
 // -----
 
+assoc.layer @param args [#assoc.arg<param "w">, #assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<state "L">] outputs ["o"] {
+// expected-error @below {{param 'w' has rows of 12 numbers, expected a multiple of 8 beside a state that grows, on a GPU}}
+^bb0(%w: vector<12xf32>, %q: vector<16xbf16>, %k: vector<16xbf16>, %L: !assoc.list<16, f32>):
+  %0 = arith.extf %q : vector<16xbf16> to vector<16xf32>
+  %1 = arith.extf %k : vector<16xbf16> to vector<16xf32>
+  %M = assoc.append %L, %1 : !assoc.list<16, f32>
+  %s = vector.reduction <add>, %w : vector<12xf32> into f32
+  %t = vector.broadcast %s : f32 to vector<16xf32>
+  %r = arith.mulf %t, %0 : vector<16xf32>
+  %2 = assoc.attend(%r) keys(%M : !assoc.list<16, f32>) values(%M : !assoc.list<16, f32>) : vector<16xf32>
+  %o = arith.truncf %2 : vector<16xf32> to vector<16xbf16>
+  assoc.yield %o, %M : vector<16xbf16>, !assoc.list<16, f32>
+}
+
+// -----
+
 assoc.layer @large args [#assoc.arg<input "q">, #assoc.arg<input "k">, #assoc.arg<state "L">] outputs ["o"] {
 ^bb0(%q: vector<1024xbf16>, %k: vector<1024xbf16>, %L: !assoc.list<1024, f32>):
   %0 = arith.extf %q : vector<1024xbf16> to vector<1024xf32>

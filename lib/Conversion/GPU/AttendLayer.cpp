@@ -57,13 +57,11 @@ static void takeFactor(AttendLayer &layer) {
   bool same = llvm::all_of(scaled, [&](const Scaled &other) {
     return other.factor == first.factor && other.constant == first.constant;
   });
-  if (!same) {
-    layer.queries.assign(layer.attend.getQueries().begin(),
-                         layer.attend.getQueries().end());
+  if (!same)
     return;
-  }
   layer.factor = first.factor;
   layer.constant = first.constant;
+  layer.queries.clear();
   for (const Scaled &each : scaled)
     layer.queries.push_back(each.row);
 }
@@ -101,8 +99,9 @@ SmallVector<unsigned> AttendLayer::read() const {
 
 /// A row of an input that queries or lists are made of and that bf16 does not
 /// hold.
-static BlockArgument wideSource(const AttendLayer &layer) {
-  SetVector<Value> sources(layer.queries.begin(), layer.queries.end());
+static BlockArgument findBeyondBF16(AttendLayer &layer) {
+  SetVector<Value> sources;
+  sources.insert_range(layer.attend.getQueries());
   for (const AttendLayer::List &list : layer.lists)
     sources.insert(list.row);
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -119,7 +118,7 @@ static BlockArgument wideSource(const AttendLayer &layer) {
   return {};
 }
 
-/// Rows of inputs and outputs are pieces of eight numbers.
+/// Rows of params, inputs and outputs are pieces of eight numbers.
 static LogicalResult checkRows(LayerOp op) {
   auto check = [&](Type type, StringRef what, StringRef name, Location loc) {
     auto row = dyn_cast<VectorType>(type);
@@ -137,9 +136,10 @@ static LogicalResult checkRows(LayerOp op) {
   for (auto [argument, attr] :
        llvm::zip(op.getBlock().getArguments(), op.getArgs())) {
     auto arg = cast<ArgAttr>(attr);
-    if (arg.getRole() == Role::Input &&
-        failed(check(argument.getType(), "input", arg.getName(),
-                     argument.getLoc())))
+    if (arg.getRole() != Role::State &&
+        failed(check(argument.getType(),
+                     arg.getRole() == Role::Input ? "input" : "param",
+                     arg.getName(), argument.getLoc())))
       return failure();
   }
   for (auto [value, name] : llvm::zip(op.yieldedOutputs(), op.getOutputs()))
@@ -204,13 +204,10 @@ FailureOr<AttendLayer> AttendLayer::read(LayerOp op) {
                     "rows of '" + names[i] +
                         "' depend on what is attended to, which has no kernel "
                         "for a GPU");
-  takeFactor(layer);
-  if ((layer.wide = wideSource(layer))) {
-    layer.queries.assign(layer.attend.getQueries().begin(),
-                         layer.attend.getQueries().end());
-    layer.factor = {};
-    layer.constant = 1;
-  }
+  layer.queries = llvm::to_vector(layer.attend.getQueries());
+  layer.beyondBF16 = findBeyondBF16(layer);
+  if (!layer.exact())
+    takeFactor(layer);
   if (failed(checkRows(op)))
     return failure();
   size_t count = layer.firstState + op.getOutputs().size() +

@@ -42,9 +42,9 @@ struct AttendLayer {
   /// What queries and lists are made of that is not bf16, or null. Such a layer
   /// has step kernels in plain fp32, whose queries are the spec's, factor and
   /// all.
-  mlir::BlockArgument wide;
+  mlir::BlockArgument beyondBF16;
 
-  bool exact() const { return bool(wide); }
+  bool exact() const { return bool(beyondBF16); }
   int64_t keyDim(unsigned query) const { return lists[keys[query]].width; }
   int64_t valueDim() const { return lists[values].width; }
   /// Columns of a row in shared memory, as products take them: those behind

@@ -81,7 +81,8 @@ struct AttendToGPUPass
 
   static void warnOfChunks(const AttendLayer &layer) {
     StringRef name =
-        cast<ArgAttr>(layer.op.getArgs()[layer.wide.getArgNumber()]).getName();
+        cast<ArgAttr>(layer.op.getArgs()[layer.beyondBF16.getArgNumber()])
+            .getName();
     InFlightDiagnostic warning =
         layer.op.emitWarning()
         << "no chunk kernels for this layer on a GPU: input '" << name
