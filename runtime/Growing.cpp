@@ -211,10 +211,9 @@ static int64_t countGrowing(const Manifest &manifest) {
 
 Status checkGrowing(const Manifest &manifest, const RunArgs &args,
                     const Problem &problem) {
-  if (!args.rowTables.empty())
-    return bad("tables of where rows are run on a GPU only, expected the rows "
-               "of each sequence or views of '" +
-               manifest.growingState()->name + "'");
+  if (!args.rowTables.empty() || args.appended)
+    return bad("tables of where rows are, and rows that are there before a "
+               "run, are for a GPU only");
   if (!args.growingRows.empty()) {
     const int64_t count = countGrowing(manifest);
     for (size_t got : {args.growingRows.size(), args.growingHeadStride.size()})
@@ -279,6 +278,11 @@ Status checkDeviceGrowing(const Manifest &manifest, const RunArgs &args,
     return bad("rows of each sequence on their own do not run on a GPU, "
                "expected views of '" +
                first->name + "' or tables of where they are");
+  for (size_t s = 0; s < manifest.states.size() && args.appended; ++s)
+    if (!manifest.rowsInput(s))
+      return bad("rows of '" + manifest.states[s].name +
+                 "' are computed from the inputs, so they cannot be there "
+                 "before the run");
   if (args.finalStates.empty() && args.rowTables.empty())
     return bad("state '" + first->name +
                "' grows and has no final view: on a GPU rows are appended to "

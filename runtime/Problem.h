@@ -110,6 +110,9 @@ struct RunArgs {
   /// The same for a run on a GPU, one for each growing state. The tables are
   /// read by kernels alone: a recorded launch follows lists that have moved.
   std::vector<RowTable> rowTables;
+  /// On a GPU: the rows of this run's tokens are in the growing states already.
+  /// They are those of inputs as they stand, which may be null.
+  bool appended = false;
 
   /// With snapshotEvery = n > 0, the states after n, 2n, ... tokens of each
   /// sequence go to snapshots [M, H, K, V]: M is the sum of len / n over all

@@ -52,11 +52,11 @@ public:
         return s;
     return Status::ok();
   }
-  Status inputs(const Manifest &manifest, bool appended) {
+  Status inputs(const Manifest &manifest) {
     for (size_t i = 0; i < manifest.inputs.size(); ++i)
       if (Status s = rows(manifest.inputs[i], "input", args.inputs[i]); !s)
         return s;
-    for (size_t s = 0; s < manifest.states.size() && appended; ++s)
+    for (size_t s = 0; s < manifest.states.size() && args.appended; ++s)
       plan.slots[manifest.params.size() + *manifest.rowsInput(s)].optional =
           true;
     return Status::ok();
@@ -193,15 +193,7 @@ private:
 };
 
 Status fillTensors(const Manifest &manifest, const RunArgs &args,
-                   const GpuOptions &options, const Problem &problem,
-                   LaunchPlan &plan) {
-  for (size_t s = 0; s < manifest.states.size() && options.appended; ++s)
-    if (!manifest.rowsInput(s))
-      return Error{"",
-                   "rows of '" + manifest.states[s].name +
-                       "' are computed from the inputs, so they cannot be "
-                       "there before the run",
-                   {}};
+                   const Problem &problem, LaunchPlan &plan) {
   size_t count = manifest.params.size() + manifest.inputs.size() +
                  manifest.outputs.size() + 3 * manifest.states.size();
   if (count > PLUM_GPU_MAX_TENSORS)
@@ -213,7 +205,7 @@ Status fillTensors(const Manifest &manifest, const RunArgs &args,
   TensorFiller filler(args, problem, plan);
   if (Status s = filler.params(manifest.params); !s)
     return s;
-  if (Status s = filler.inputs(manifest, options.appended); !s)
+  if (Status s = filler.inputs(manifest); !s)
     return s;
   if (Status s = filler.states(manifest.states, "initial state",
                                args.initialStates, false);
@@ -298,8 +290,7 @@ uint32_t headBlock(const Problem &problem) {
 }
 
 Status fillLaunches(const Manifest &manifest, const KernelSet &set,
-                    const RunArgs &args, const GpuOptions &options,
-                    LaunchPlan &plan) {
+                    const RunArgs &args, LaunchPlan &plan) {
   bool hasSummary = set.find(manifest, KernelRole::Summary) != nullptr;
   for (size_t index : set.kernels) {
     const ManifestKernel &kernel = manifest.kernels[index];
@@ -308,7 +299,7 @@ Status fillLaunches(const Manifest &manifest, const KernelSet &set,
     const bool carries = kernel.role == KernelRole::Carry;
     if (carries && (args.initialStates.empty() || !args.rowTables.empty()))
       continue;
-    if (kernel.role == KernelRole::Append && options.appended)
+    if (kernel.role == KernelRole::Append && args.appended)
       continue;
     if ((kernel.role == KernelRole::Summary ||
          kernel.role == KernelRole::Combine) &&
@@ -495,14 +486,14 @@ Result<LaunchPlan> planLaunch(const Manifest &manifest, const RunArgs &args,
   plan.segments = *segments;
   if (Status s = fillCounts(manifest, *set, args, plan); !s)
     return s.error();
-  if (Status s = fillTensors(manifest, args, options, *problem, plan); !s)
+  if (Status s = fillTensors(manifest, args, *problem, plan); !s)
     return s.error();
   Result<WorkspaceSections> sections =
       workspaceFor(manifest, *set, plan.sizes, plan.segments);
   if (!sections)
     return sections.error();
   plan.workspace = *sections;
-  if (Status s = fillLaunches(manifest, *set, args, options, plan); !s)
+  if (Status s = fillLaunches(manifest, *set, args, plan); !s)
     return s.error();
   return plan;
 }

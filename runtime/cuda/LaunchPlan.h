@@ -45,9 +45,6 @@ struct GpuOptions {
   Form form = Form::Auto;
   int64_t chunk = 0;    ///< Tokens per chunk; 0: the bundle's first.
   int64_t segments = 0; ///< P; 0: as segmentsFor says.
-  /// The rows of this run's tokens are in the growing states already, whose
-  /// rows are inputs as they stand: these may be null, nothing is appended.
-  bool appended = false;
 };
 
 /// The kernels of one form and chunk.

@@ -14,36 +14,23 @@
 
 namespace plum::model {
 
-namespace {
-
-MemoryLayer cache(Build &build, const MemorySpec &spec, const std::string &name,
-                  int64_t heads, int64_t listHeads, float scale,
-                  int64_t width) {
-  MemoryLayer memory = build.memory(spec, name, heads,
-                                    {Vector(size_t(heads), scale)}, listHeads);
-  if (!memory.kernel)
-    memory.growing = build.states.addGrowing(name, width);
-  return memory;
-}
-
-} // namespace
-
 void Attention::load(Build &build, const std::string &name) {
-  memory = cache(build, spec(keyDim, valueDim), name, heads, groups, scale,
-                 cacheWidth());
+  memory = build.memory(spec(keyDim, valueDim), name, heads,
+                        {Vector(size_t(heads), scale)}, groups);
 }
 
 Rows Attention::run(const Work &work, const View &q, const View &k,
                     const View &v) const {
-  if (work.backend)
-    return work.backend->attend(work, *this, q, k, v);
   Rows out = memory.run(work, {{q, heads}, {k, groups}, {v, groups}});
   work.round(out);
   return out;
 }
 
 void LatentAttention::load(Build &build, const std::string &name) {
-  memory = cache(build, spec(latent, pe), name, heads, 1, scale, latent + pe);
+  const Vector scales(size_t(heads), scale);
+  memory = build.memory(spec(latent, pe), name, heads, {scales}, 1);
+  prompts =
+      build.memory(promptSpec(nope, pe, valueDim), name, heads, {scales}, 0);
 }
 
 Rows LatentAttention::absorb(const Work &work, const View &q) const {
@@ -69,17 +56,21 @@ Rows LatentAttention::absorb(const Work &work, const View &q) const {
   return absorbed;
 }
 
+Rows LatentAttention::attend(const Work &work, const View &absorbed,
+                             const View &q, const View &rows) const {
+  Rows places = work.rows(q.count, heads * pe);
+  pickHeads(work, q, nope + pe, nope, pe, places);
+  return memory.run(work, {{absorbed, heads},
+                           {rows.columns(0, latent), 1},
+                           {places, heads},
+                           {rows.columns(latent, pe), 1}});
+}
+
 Rows LatentAttention::run(const Work &work, const View &q,
                           const View &rows) const {
   if (work.backend)
     return work.backend->attend(work, *this, q, rows);
-  Rows absorbed = absorb(work, q);
-  Rows places(q.count, heads * pe);
-  pickHeads(work, q, nope + pe, nope, pe, places);
-  Rows mixed = memory.run(work, {{absorbed, heads},
-                                 {rows.columns(0, latent), 1},
-                                 {places, heads},
-                                 {rows.columns(latent, pe), 1}});
+  Rows mixed = attend(work, absorb(work, q), q, rows);
   Rows out(q.count, heads * valueDim);
   std::vector<Matrix> valueUps;
   for (int64_t head = 0; head < heads; ++head)

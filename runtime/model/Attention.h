@@ -6,8 +6,7 @@
 // Attention keeps every token: its state grows by a row each. `Attention` keeps
 // keys and values, which heads may share; `LatentAttention` (MLA) keeps one
 // latent row and one key part that all heads share. Either is a layer spec with
-// growing states, run on this CPU like any other memory; a backend attends with
-// kernels of its own.
+// growing states, run like any other memory.
 //
 // Keys and values of MLA are products of the latent, and there are two equal
 // ways to use that:
@@ -16,12 +15,14 @@
 //   absorbed   q' = q W_UK, scores q' . c, o = W_UV (sum p c): the heads are
 //              queries of one wide key, the latent itself
 //
-// Here it is absorbed always: a query costs its two products, 2 latent (nope +
-// valueDim), whatever the length of the cache, while expanding costs as much
-// for each of its rows, of which a pass has more than queries but for the first
-// one. It attends with rows of latent + pe instead of nope + pe, which heads do
-// together (docs/layers/mla.plum). A prompt of some 64 tokens at the very
-// beginning is all that would be faster expanded, by a sixth or so.
+// On this CPU it is absorbed always: a query costs its two products, 2 latent
+// (nope + valueDim), whatever the length of the cache, while expanding costs as
+// much for each of its rows, of which a pass has more than queries but for the
+// first one. It attends with rows of latent + pe instead of nope + pe, which
+// heads do together (docs/layers/mla.plum). A prompt of some 64 tokens at the
+// very beginning is all that would be faster expanded, by a sixth or so. A GPU
+// expands prompts: its tensor cores are the bound there, not the memory, and
+// the spec of that is another one (docs/layers/mla_prefill.plum).
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,7 +45,6 @@ struct Attention {
   static MemorySpec spec(int64_t keyDim, int64_t valueDim) {
     return {"attention", {{"K", keyDim}, {"V", valueDim}}};
   }
-  /// Sets `memory`; without a kernel, on a backend, only its growing state.
   void load(Build &build, const std::string &name);
   int64_t cacheWidth() const { return groups * (keyDim + valueDim); }
   /// q [R, heads * keyDim], k [R, groups * keyDim], v [R, groups * valueDim]
@@ -60,15 +60,23 @@ struct LatentAttention {
   float scale = 1;
   Matrix expand;           ///< kv_b [heads * (nope + valueDim), latent].
   MemoryLayer memory = {}; ///< Its growing state has rows [c | k_pe].
+  /// Prompts on a backend; its lists are made for a pass.
+  MemoryLayer prompts = {};
 
   static MemorySpec spec(int64_t latent, int64_t pe) {
     return {"mla", {{"C", latent}, {"R", pe}}};
   }
-  /// As that of Attention.
+  static MemorySpec promptSpec(int64_t nope, int64_t pe, int64_t valueDim) {
+    return {"mla_prefill", {{"N", nope}, {"R", pe}, {"V", valueDim}}, true};
+  }
   void load(Build &build, const std::string &name);
   /// q [R, heads * (nope + pe)], cache rows [R, latent + pe] to
   /// [R, heads * valueDim]; appends to the state.
   Rows run(const Work &work, const View &q, const View &rows) const;
+  /// Of it what the memory does: queries [R, heads * latent] beside the last
+  /// parts of q to [R, heads * latent].
+  Rows attend(const Work &work, const View &absorbed, const View &q,
+              const View &rows) const;
 
 private:
   /// q' of every head, [R, heads * latent].

@@ -4,9 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A model is written once, as functions on rows: rmsNorm, multiply, gated,
-// Attention::run, MemoryLayer::run (Elementwise.h, Work.h, Attention.h, ...).
-// They compute on this CPU, unless the Work of the pass names a Backend: then
-// they hand their arguments over, and the same line of a model runs elsewhere.
+// LatentAttention::run, MemoryLayer::run (Elementwise.h, Work.h, Attention.h,
+// ...). They compute on this CPU, unless the Work of the pass names a Backend:
+// then they hand their arguments over, and the same line of a model runs
+// elsewhere.
 //
 // What makes that possible is that models never look into rows. A View is an
 // address, a count and a stride; columns and rows of it are arithmetic on the
@@ -29,7 +30,6 @@
 
 namespace plum::model {
 
-struct Attention;
 struct LatentAttention;
 struct ShortConv;
 struct Experts;
@@ -115,8 +115,6 @@ public:
 
   virtual Rows convolve(const Work &work, const ShortConv &conv,
                         const View &x) = 0;
-  virtual Rows attend(const Work &work, const Attention &attention,
-                      const View &q, const View &k, const View &v) = 0;
   virtual Rows attend(const Work &work, const LatentAttention &attention,
                       const View &q, const View &rows) = 0;
   virtual Rows route(const Work &work, const Experts &experts, const View &x,

@@ -44,11 +44,6 @@ std::string MemorySpec::key() const {
   return key;
 }
 
-bool MemorySpec::grows() const {
-  auto kernel = MemoryKernel::reference(*this);
-  return kernel && (*kernel)->manifest().growingState();
-}
-
 namespace {
 
 class CompiledKernel : public MemoryKernel {
@@ -56,9 +51,7 @@ public:
   explicit CompiledKernel(Bundle loaded)
       : bundle(std::move(loaded)), executor(bundle) {}
   const Manifest &manifest() const override { return bundle.manifest(); }
-  Status run(const RunArgs &args, int threads) override {
-    RunOptions options;
-    options.threads = threads;
+  Status run(const RunArgs &args, const RunOptions &options) override {
     return executor.run(args, options);
   }
 
@@ -103,7 +96,7 @@ public:
   bool good() const { return layer != nullptr; }
   const Manifest &manifest() const override { return info; }
 
-  Status run(const RunArgs &args, int) override {
+  Status run(const RunArgs &args, const RunOptions &) override {
     Result<Problem> problem = checkProblem(info, args);
     if (!problem)
       return problem.error();
@@ -292,7 +285,9 @@ Rows MemoryLayer::run(const Work &work, std::span<const Input> inputs) const {
   if (growing >= 0)
     args.past = {past.data(), DType::I64, int64_t(past.size())};
   bool small = size * double(heads) < 2e5;
-  if (Status status = kernel->run(args, small ? 1 : work.threads()); !status)
+  RunOptions options;
+  options.threads = small ? 1 : work.threads();
+  if (Status status = kernel->run(args, options); !status)
     work.fail(status.error());
   return out;
 }

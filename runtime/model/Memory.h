@@ -14,7 +14,7 @@
 #define PLUM_RUNTIME_MODEL_MEMORY_H
 
 #include "plum/Support/Result.h"
-#include "runtime/Problem.h"
+#include "runtime/Executor.h"
 #include "runtime/model/States.h"
 
 #include <map>
@@ -27,11 +27,11 @@ namespace plum::model {
 struct MemorySpec {
   std::string layer; ///< A file of docs/layers, and the layer in it.
   std::map<std::string, int64_t> dims;
+  /// Its states last for a pass, of a backend alone, and are not in the pool.
+  bool passing = false;
 
   std::string_view text() const; ///< The spec.
   std::string key() const;       ///< "kda.K128.V128": its folder in a bundle.
-  /// It has growing states, which have kernels on the CPU only.
-  bool grows() const;
   bool operator==(const MemorySpec &) const = default;
 };
 
@@ -46,7 +46,8 @@ public:
   reference(const MemorySpec &spec);
 
   virtual const runtime::Manifest &manifest() const = 0;
-  virtual Status run(const runtime::RunArgs &args, int threads) = 0;
+  virtual Status run(const runtime::RunArgs &args,
+                     const runtime::RunOptions &options) = 0;
 };
 
 /// A memory with its params, in one layer of a network.

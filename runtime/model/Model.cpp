@@ -91,8 +91,8 @@ Result<Model> Model::open(const ModelOptions &options) {
 
   Build build{Loader(*model.files), *model.layout, {}, {}};
   for (const MemorySpec &spec : model.net->memories()) {
-    if (options.backend && spec.grows())
-      continue; // A backend attends by itself.
+    if (!options.backend && spec.passing)
+      continue;
     auto kernel =
         options.backend ? options.backend->openMemory(options.bundle, spec)
         : options.bundle.empty() ? MemoryKernel::reference(spec)

@@ -21,6 +21,8 @@ MemoryLayer Build::memory(const MemorySpec &spec, const std::string &name,
   layer.listHeads = listHeads > 0 ? listHeads : heads;
   this->heads[spec.key()].push_back(heads);
   layer.params = std::move(params);
+  if (spec.passing)
+    return layer;
   layer.state = int64_t(states.fixed.size());
   int64_t width = 0;
   for (const runtime::ManifestTensor &state : layer.kernel->manifest().states) {

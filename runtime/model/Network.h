@@ -26,8 +26,9 @@ struct Build {
   /// Of each layer that has such a memory, by key.
   std::map<std::string, std::vector<int64_t>> heads = {};
 
-  /// A memory of a layer: `name` is that of its state, params in the spec's
-  /// order. Heads share lists, so that there are `listHeads`; 0: they do not.
+  /// A memory of a layer: `name` is that of its state (one that passes has
+  /// none), params in the spec's order. Heads share lists, so that there are
+  /// `listHeads`; 0: they do not.
   MemoryLayer memory(const MemorySpec &spec, const std::string &name,
                      int64_t heads, std::vector<Vector> params,
                      int64_t listHeads = 0);

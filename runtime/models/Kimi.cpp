@@ -68,6 +68,8 @@ public:
     for (bool isKda : {true, false})
       if (std::count(recurrent.begin(), recurrent.end(), isKda))
         specs.push_back(isKda ? kda.spec() : mla.spec());
+    if (specs.back() == mla.spec())
+      specs.push_back(mla.promptSpec());
     return specs;
   }
   void load(Build &build) override;

@@ -57,6 +57,9 @@ struct MlaSizes {
   explicit MlaSizes(const Config &config);
   MlaSizes() = default;
   MemorySpec spec() const { return LatentAttention::spec(latent, pe); }
+  MemorySpec promptSpec() const {
+    return LatentAttention::promptSpec(nope, pe, valueDim);
+  }
 };
 
 struct Mla {

@@ -131,10 +131,9 @@ static void printMemories(const model::Model &model, const std::string &bundle,
     });
     if (found)
       continue;
-    // A GPU's caches are the runtime's own.
     fmt::print("    not compiled{}\n",
-               spec.grows() ? ", which a GPU does not need" : "");
-    if (!bundle.empty() && !spec.grows())
+               spec.passing ? ", which a CPU does not need" : "");
+    if (!bundle.empty() && !spec.passing)
       warn(bundle, "has no " + spec.key() + ", which the model needs");
   }
 }

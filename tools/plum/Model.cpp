@@ -79,8 +79,8 @@ Status plum::tool::compileModel(const SpecArguments &arguments,
   };
   for (const model::MemorySpec &spec : *specs) {
     bool gpu = options->target != "cpu";
-    if (gpu && spec.grows())
-      continue; // The runtime attends with kernels of its own.
+    if (!gpu && spec.passing)
+      continue;
     if (Status status = gpu ? compile(spec, Precision::Default, spec.key())
                             : compile(spec, Precision::F32, spec.key());
         !status)

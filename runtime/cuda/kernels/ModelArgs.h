@@ -67,78 +67,18 @@ struct AppendArgs {
   int64_t rows = 0, width = 0;
 };
 
-/// Keys that one step of plum_attend takes.
-constexpr int kAttendKeys = 128;
+/// Rows of a block of plum_absorb, and the most columns of a query.
+constexpr int kAbsorbRows = 4, kAbsorbColumns = 256;
 
-/// Causal softmax attention of each row to its sequence's cache, which has
-/// position[r] + 1 rows: head h uses group g = h / (heads / groups), keys at
-/// column g * keyDim, values at valueBegin + g * valueDim. With several splits
-/// each takes a share of the keys and leaves (acc, largest, sum) in `partial`
-/// for plum_attend_combine.
-struct AttendArgs {
-  Rows q, y;
-  const uint64_t *caches = nullptr;
-  const int32_t *sequence = nullptr, *position = nullptr;
-  Type cacheType = Type::F32;
-  int64_t cacheStride = 0, valueBegin = 0;
-  int64_t rows = 0;
-  int32_t heads = 0, groups = 0, keyDim = 0, valueDim = 0;
-  float scale = 1;
-  int32_t splits = 1;
-  float *partial = nullptr; ///< [rows, heads, splits, valueDim + 2].
-};
-constexpr int kMaxKeyDim = 1024, kMaxValueDim = 512;
-
-/// Latent.cu: heads of a block, keys of a step, parts of a score; bytes from a
-/// row of a tile and of weights to the next, floats of a part's.
-constexpr int kLatentHeads = 32, kLatentKeys = 64, kLatentParts = 4;
-constexpr int latentRow(int columns) { return columns * 2 + 16; }
-constexpr int kLatentWeights = kLatentKeys * 2 + 16;
-constexpr int kLatentPart = kLatentKeys + 8;
-/// Shared memory of such a kernel.
-constexpr int latentBytes(int columns) {
-  return 2 * kLatentKeys * latentRow(columns) +
-         kLatentHeads * (kLatentParts * kLatentPart * 4 + kLatentWeights + 4);
-}
-
-constexpr int kFlashQueries = 64, kFlashKeys = 64; ///< Of a block; of a step.
-
-/// Causal attention of many queries, on bf16 keys and values. A key of head h's
-/// group has ownDim columns at ownBegin + group * ownGroup and the rest at
-/// sharedBegin of its cache row; values are beside the former. Those are in the
-/// cache, or, where there is one, in `expanded`, from row expandedBegin[s] on.
-struct FlashArgs {
-  Rows q, y;
-  const uint64_t *caches = nullptr; ///< By sequence.
-  const void *expanded = nullptr;
-  const int64_t *expandedBegin = nullptr; ///< By sequence.
-  const int32_t *tiles = nullptr; ///< (sequence, first row) of each block.
-  const int32_t *begins = nullptr, *position = nullptr;
-  int64_t ownStride = 0, ownBegin = 0, ownGroup = 0;
-  int64_t valueBegin = 0, valueGroup = 0;
-  int64_t sharedStride = 0, sharedBegin = 0;
-  int32_t ownDim = 0; ///< A multiple of 8.
-  int32_t heads = 0, groups = 0;
-  float scale = 1;
-};
-/// Shared memory of such a kernel.
-constexpr int flashBytes(int keyDim, int valueDim) {
-  return 2 * kFlashKeys *
-         (keyDim * 2 + (keyDim / 32 % 2 ? 0 : 64) + valueDim * 2 +
-          (valueDim / 32 % 2 ? 0 : 64));
-}
-
-/// Rows of a block of plum_absorb.
-constexpr int kAbsorbRows = 4;
-
-/// Queries of latent attention in the cache's space: head h of y is
-/// [q_nope W_UK | q_pe], with W_UK rows h * (nope + valueDim) .. of `expand`.
+/// Queries of latent attention in the cache's space: head h of y [latent] is
+/// q_h W_UK, with W_UK rows h * (nope + valueDim) .. of `expand`.
 struct AbsorbArgs {
   Rows q, y;
   const void *expand = nullptr;
   WeightKind kind = WeightKind::F32;
   int64_t rows = 0;
-  int32_t heads = 0, nope = 0, pe = 0, valueDim = 0, latent = 0;
+  int32_t heads = 0, nope = 0, valueDim = 0, latent = 0;
+  int32_t pitch = 0; ///< Columns from a head of q to the next.
 };
 
 /// Columns c and c + dims / 2 of each head turn by (cosine, sine) of

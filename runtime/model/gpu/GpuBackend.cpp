@@ -206,7 +206,7 @@ void GpuBackend::fillTables(const Work &work, const Batch &batch,
                             Tables &tables) {
   int64_t rows = int64_t(batch.ids.size()), n = int64_t(batch.spans.size());
   std::vector<int32_t> numbers(batch.ids.begin(), batch.ids.end());
-  std::vector<int32_t> sequence, begins{0}, slots, last;
+  std::vector<int32_t> sequence, begins{0}, slots, last, past;
   for (int64_t s = 0; s < n; ++s) {
     const Span &span = batch.spans[size_t(s)];
     for (int64_t t = 0; t < span.length; ++t)
@@ -215,21 +215,12 @@ void GpuBackend::fillTables(const Work &work, const Batch &batch,
     begins.push_back(int32_t(span.begin + span.length));
     slots.push_back(int32_t(span.slot));
     last.push_back(begins.back() - 1);
-  }
-  std::vector<int32_t> tiles;
-  std::vector<uint64_t> keyBegins;
-  tables.keyCount = 0;
-  for (int64_t s = 0; s < n && !stepping; ++s) {
-    const Span &span = batch.spans[size_t(s)];
-    for (int64_t t = 0; t < span.length; t += kernels::kFlashQueries)
-      tiles.insert(tiles.end(), {int32_t(s), int32_t(span.begin + t)});
-    keyBegins.push_back(uint64_t(tables.keyCount));
-    tables.keyCount += span.past + span.length;
+    past.push_back(int32_t(span.past));
   }
   std::optional<Steps> steps;
   if (work.checkpoints)
     steps.emplace(batch, *pool);
-  for (const auto *list : {&sequence, &begins, &slots, &last, &tiles})
+  for (const auto *list : {&sequence, &begins, &slots, &last, &past})
     numbers.insert(numbers.end(), list->begin(), list->end());
   if (steps)
     for (const auto *list : {&steps->after, &steps->order, &steps->before,
@@ -241,9 +232,6 @@ void GpuBackend::fillTables(const Work &work, const Batch &batch,
     for (const Span &span : batch.spans)
       caches.push_back(reinterpret_cast<uintptr_t>(
           pool->extend(span.slot, int64_t(g), span.length)));
-  size_t cacheCount = caches.size();
-  caches.insert(caches.end(), keyBegins.begin(), keyBegins.end());
-
   size_t half = numbers.size() * sizeof(int32_t);
   size_t bytes = half + caches.size() * sizeof(uint64_t);
   if (bytes > tables.bytes) {
@@ -266,10 +254,9 @@ void GpuBackend::fillTables(const Work &work, const Batch &batch,
   tables.begins = list += rows;
   tables.slots = list += n + 1;
   tables.last = list += n;
-  tables.tiles = list += n;
-  tables.tileCount = int64_t(tiles.size()) / 2;
+  tables.past = list += n;
   if (steps) {
-    tables.after = list += tiles.size();
+    tables.after = list += n;
     tables.order = list += rows;
     tables.before = list += rows;
     tables.places = list += rows;
@@ -277,8 +264,6 @@ void GpuBackend::fillTables(const Work &work, const Batch &batch,
     tables.stepRows = std::move(steps->rows);
   }
   tables.caches = reinterpret_cast<const uint64_t *>(tables.block + half);
-  tables.keyBegins =
-      reinterpret_cast<const int64_t *>(tables.caches + cacheCount);
 }
 
 bool GpuBackend::begin(const Work &work, const Batch &batch) {

@@ -129,8 +129,6 @@ public:
                const Vector &mixer) override;
   Rows convolve(const Work &work, const ShortConv &conv,
                 const View &x) override;
-  Rows attend(const Work &work, const Attention &attention, const View &q,
-              const View &k, const View &v) override;
   Rows attend(const Work &work, const LatentAttention &attention, const View &q,
               const View &rows) override;
   Rows route(const Work &work, const Experts &experts, const View &x,
@@ -154,12 +152,8 @@ private:
     size_t bytes = 0;
     int64_t rows = 0, sequences = 0;
     const int32_t *ids, *position, *sequence, *begins, *slots, *last;
+    const int32_t *past;    ///< Tokens before the pass, of each sequence.
     const uint64_t *caches; ///< [growing states, sequences].
-    /// Of longer passes: (sequence, first row) of each tile of queries, and
-    /// where a sequence's keys would be in a list of all keys.
-    const int32_t *tiles;
-    const int64_t *keyBegins;
-    int64_t tileCount = 0, keyCount = 0;
     /// With checkpoints: the block after each row; then, in the order of steps
     /// (GpuMemory.cpp), the row of each token and the block before it; the
     /// token of each row; 0, 1, ... sequences; rows of each step.
@@ -216,17 +210,26 @@ private:
   void skinny(std::span<const Product *const> products);
   void dots(const View &x, const Resident &w, const View &y);
   void launchDots(const kernels::DotsArgs &args);
-  kernels::Type cacheKind() const;
-  const uint64_t *cachesOf(int64_t state) const;
-  void append(const View &x, int64_t state, int64_t cacheWidth, int64_t begin);
-  /// The kernel on matrix units for such heads; "" when there is none.
-  std::string flashFor(int64_t keyDim, int64_t valueDim) const;
-  void startFlash(kernels::FlashArgs &args, const View &q, const View &out,
-                  int64_t state) const;
-  Rows attendExpanded(const LatentAttention &attention, const View &q);
-  Rows attendTo(const View &q, int64_t heads, int64_t groups, int64_t keyDim,
-                int64_t valueDim, int64_t valueBegin, int64_t state,
-                int64_t cacheWidth, float scale);
+
+  // Memories.
+
+  struct MemoryOutput;
+  /// Addresses of a growing state's rows, for kernels.
+  const int64_t *cachesOf(int64_t state) const;
+  void setParams(const MemoryLayer &memory, runtime::RunArgs &args);
+  void launch(const MemoryLayer &memory, const runtime::RunArgs &args);
+  /// Runs `args`, which lacks params, sequences and the output: [count, H * d].
+  Rows runOnce(const MemoryLayer &memory, runtime::RunArgs args, int64_t count);
+  Rows rememberSteps(const MemoryLayer &memory,
+                     std::span<const MemoryLayer::Input> inputs);
+  Rows asF32(MemoryOutput &output);
+
+  // Latent attention.
+
+  void append(const View &x, int64_t state, int64_t cacheWidth);
+  Rows expand(const LatentAttention &attention, std::vector<int64_t> &firsts);
+  Rows attendExpanded(const LatentAttention &attention, const View &q,
+                      const View &rows);
 
   std::unique_ptr<Machine> machine;
   GpuBackendOptions options;

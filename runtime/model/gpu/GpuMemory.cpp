@@ -22,6 +22,10 @@
 //   rows     a0 a1 a2 b0 c0 c1       order of steps   a0 b0 c0  a1 c1  a2
 //   blocks   A a0 a1 a2 B b0 C c0 c1      before it   A  B  C   a0 c0  a1
 //
+// States that grow need none of that: to drop rows is to forget how many there
+// were. Their lists are where the pool has put them; kernels look up where, so
+// a recorded pass follows a list that has moved.
+//
 //===----------------------------------------------------------------------===//
 
 #include "runtime/cuda/GpuExecutor.h"
@@ -49,8 +53,9 @@ public:
   const Manifest &manifest() const override { return bundle.manifest(); }
 
   /// A sequence's bits shall not depend on its batch: one segment.
-  Status run(const RunArgs &args, int) override {
+  Status run(const RunArgs &args, const RunOptions &wanted) override {
     GpuOptions options;
+    options.form = wanted.form;
     options.segments = 1;
     Result<GpuPlan> plan = executor->plan(args, options);
     if (!plan)
@@ -75,6 +80,8 @@ public:
                         initial = addresses(args.initialStates),
                         final = addresses(args.finalStates),
                         outputs = addresses(args.outputs);
+    for (const RowTable &table : args.rowTables) // Of layers of lists alone.
+      final.push_back(const_cast<int64_t *>(table.firsts));
     GpuPointers pointers;
     pointers.params = params.data();
     pointers.inputs = inputs.data();
@@ -83,6 +90,7 @@ public:
     pointers.outputs = outputs.data();
     pointers.cuSeqlens = args.cuSeqlens.data;
     pointers.slots = args.slots.data;
+    pointers.past = args.past.data;
     void *workspace =
         workspaces.empty()
             ? nullptr
@@ -112,11 +120,120 @@ struct HeadRows {
 
 } // namespace
 
+/// What a memory writes of `count` rows, in the type that it writes.
+struct GpuBackend::MemoryOutput {
+  Rows room;
+  HeadRows rows;
+
+  MemoryOutput(Backend &backend, const MemoryLayer &memory, int64_t count)
+      : room(backend, count,
+             typeOf(memory) == DType::BF16 ? (memory.outputWidth() + 1) / 2
+                                           : memory.outputWidth()),
+        rows{reinterpret_cast<std::byte *>(room.row(0)), typeOf(memory),
+             memory.outputWidth(), memory.outputWidth(), memory.heads} {}
+  kernels::Rows asRows() {
+    return {room.row(0), rows.width,
+            rows.type == DType::BF16 ? kernels::Type::BF16
+                                     : kernels::Type::F32};
+  }
+  View shape() const { return {nullptr, room.count, rows.width, rows.width}; }
+
+private:
+  static DType typeOf(const MemoryLayer &memory) {
+    return memory.kernel->manifest().outputs[0].dtype;
+  }
+};
+
+const int64_t *GpuBackend::cachesOf(int64_t state) const {
+  return reinterpret_cast<const int64_t *>(tables->caches +
+                                           state * tables->sequences);
+}
+
+void GpuBackend::setParams(const MemoryLayer &memory, RunArgs &args) {
+  for (const Vector &values : memory.params)
+    args.params.push_back(
+        TensorView::dense(const_cast<float *>(vector(values)), DType::F32, 1, 1,
+                          memory.heads, int64_t(values.size()) / memory.heads));
+}
+
+/// Single tokens are steps, however many there are of a sequence.
+void GpuBackend::launch(const MemoryLayer &memory, const RunArgs &args) {
+  RunOptions options;
+  options.form = stepping ? Form::Step : Form::Auto;
+  machine->run("memory " + memory.kernel->manifest().layer,
+               [&] { return memory.kernel->run(args, options); });
+}
+
+Rows GpuBackend::asF32(MemoryOutput &output) {
+  if (output.rows.type == DType::F32)
+    return std::move(output.room);
+  Rows out(*this, output.room.count, output.rows.width);
+  kernels::ElementwiseArgs copy;
+  copy.op = kernels::Elementwise::Copy;
+  copy.x = output.asRows();
+  copy.y = rowsOf(out);
+  copy.rows = out.count;
+  copy.width = out.width;
+  machine->run("elementwise", [&] {
+    return cuda::elementwise(machine->kernels(), machine->stream(), copy);
+  });
+  return out;
+}
+
+Rows GpuBackend::runOnce(const MemoryLayer &memory, RunArgs args,
+                         int64_t count) {
+  MemoryOutput to(*this, memory, count);
+  setParams(memory, args);
+  args.outputs = {to.rows.part(0, count)};
+  args.cuSeqlens = {tables->begins, DType::I32, tables->sequences + 1};
+  if (!args.rowTables.empty())
+    args.past = {tables->past, DType::I32, tables->sequences};
+  launch(memory, args);
+  return asF32(to);
+}
+
 Rows GpuBackend::remember(const Work &work, const MemoryLayer &memory,
                           std::span<const MemoryLayer::Input> inputs) {
+  // To drop rows of a list needs no checkpoints.
+  if (work.checkpoints && memory.growing < 0)
+    return rememberSteps(memory, inputs);
   const Manifest &manifest = memory.kernel->manifest();
-  const bool steps = work.checkpoints, moved = steps && tables->sequences > 1;
   const int64_t count = inputs[0].rows.count;
+  std::vector<Rows> packed;
+  RunArgs args;
+  for (const MemoryLayer::Input &input : inputs) {
+    const View &rows = input.rows;
+    HeadRows from{reinterpret_cast<std::byte *>(rows.data), DType::F32,
+                  rows.stride, rows.width, input.heads};
+    if (manifest.inputs[args.inputs.size()].dtype == DType::BF16) {
+      packed.push_back(narrowed(rows));
+      from = {reinterpret_cast<std::byte *>(packed.back().row(0)), DType::BF16,
+              rows.width, rows.width, input.heads};
+    }
+    args.inputs.push_back(from.part(0, count));
+  }
+  args.initialStates = args.finalStates = memory.statesOf(*pool);
+  if (!args.finalStates.empty())
+    args.slots = {tables->slots, DType::I32, tables->sequences};
+  if (memory.growing >= 0) {
+    const auto unit = int64_t(byteSize(cacheType()));
+    const int64_t width = pool->shape().growing[size_t(memory.growing)].width;
+    int64_t begin = 0;
+    for (const ManifestTensor &state : manifest.states) {
+      args.rowTables.push_back({cachesOf(memory.growing), begin * unit,
+                                cacheType(), width * unit,
+                                state.elements() * unit});
+      begin += memory.listHeads * state.elements();
+    }
+  }
+  return runOnce(memory, std::move(args), count);
+}
+
+/// A pass with checkpoints, as the head of this file has it.
+Rows GpuBackend::rememberSteps(const MemoryLayer &memory,
+                               std::span<const MemoryLayer::Input> inputs) {
+  const Manifest &manifest = memory.kernel->manifest();
+  const bool moved = tables->sequences > 1;
   std::vector<Rows> packed;
   std::vector<HeadRows> from;
   for (const MemoryLayer::Input &input : inputs) {
@@ -133,61 +250,26 @@ Rows GpuBackend::remember(const Work &work, const MemoryLayer &memory,
     from.push_back({reinterpret_cast<std::byte *>(data), type, stride,
                     rows.width, input.heads});
   }
+  MemoryOutput to(*this, memory, inputs[0].rows.count);
   RunArgs args;
-  for (const Vector &values : memory.params)
-    args.params.push_back(
-        TensorView::dense(const_cast<float *>(vector(values)), DType::F32, 1, 1,
-                          memory.heads, int64_t(values.size()) / memory.heads));
-  DType type = manifest.outputs[0].dtype;
-  const int64_t width = memory.outputWidth();
-  bool narrow = type == DType::BF16;
-  Rows raw(*this, count, narrow ? (width + 1) / 2 : width);
-  HeadRows to{reinterpret_cast<std::byte *>(raw.row(0)), type, width, width,
-              memory.heads};
-  auto run = [&](int64_t first, int64_t rows) {
+  setParams(memory, args);
+  const int64_t blocks = pool->checkpointCount() - 1;
+  float *before = pool->checkpointBlocks();
+  args.initialStates = memory.statesIn(*pool, before, blocks);
+  args.finalStates = memory.statesIn(*pool, before + pool->stride(), blocks);
+  int64_t first = 0;
+  for (int64_t rows : tables->stepRows) {
     args.inputs.clear();
     for (const HeadRows &input : from)
       args.inputs.push_back(input.part(first, rows));
-    args.outputs = {to.part(first, rows)};
-    machine->run("memory " + manifest.layer,
-                 [&] { return memory.kernel->run(args, 1); });
-  };
-  if (!steps) {
-    args.initialStates = args.finalStates = memory.statesOf(*pool);
-    args.cuSeqlens = {tables->begins, DType::I32, tables->sequences + 1};
-    args.slots = {tables->slots, DType::I32, tables->sequences};
-    run(0, count);
-  } else {
-    const int64_t blocks = pool->checkpointCount() - 1;
-    float *before = pool->checkpointBlocks();
-    args.initialStates = memory.statesIn(*pool, before, blocks);
-    args.finalStates = memory.statesIn(*pool, before + pool->stride(), blocks);
-    int64_t first = 0;
-    for (int64_t rows : tables->stepRows) {
-      args.cuSeqlens = {tables->counting, DType::I32, rows + 1};
-      args.slots = {tables->before + first, DType::I32, rows};
-      run(first, rows);
-      first += rows;
-    }
+    args.outputs = {to.rows.part(first, rows)};
+    args.cuSeqlens = {tables->counting, DType::I32, rows + 1};
+    args.slots = {tables->before + first, DType::I32, rows};
+    launch(memory, args);
+    first += rows;
   }
-  if (!moved && !narrow)
-    return raw;
-  kernels::Rows result{raw.row(0), width,
-                       narrow ? kernels::Type::BF16 : kernels::Type::F32};
-  View shape{nullptr, count, width, width};
-  if (moved)
-    return gathered(result, shape, tables->places, DType::F32);
-  Rows out(*this, count, width);
-  kernels::ElementwiseArgs copy;
-  copy.op = kernels::Elementwise::Copy;
-  copy.x = result;
-  copy.y = rowsOf(out);
-  copy.rows = count;
-  copy.width = width;
-  machine->run("elementwise", [&] {
-    return cuda::elementwise(machine->kernels(), machine->stream(), copy);
-  });
-  return out;
+  return moved ? gathered(to.asRows(), to.shape(), tables->places, DType::F32)
+               : asF32(to);
 }
 
 Result<std::shared_ptr<MemoryKernel>> openGpuMemory(Machine &machine,

@@ -137,17 +137,17 @@ TEST(Config, TextsThatAreNoConfig) {
 TEST(Config, MemoriesThatModelsNeed) {
   auto specs = memoriesOf(fixturePath("k3-a"));
   ASSERT_TRUE(specs);
-  ASSERT_EQ(specs->size(), 2u);
+  ASSERT_EQ(specs->size(), 3u);
   EXPECT_EQ((*specs)[0].key(), "kda_k3.K32.V32");
-  EXPECT_EQ((*specs)[1].layer, "mla");
-  EXPECT_TRUE((*specs)[1].grows());
+  EXPECT_EQ((*specs)[1].key(), "mla.C32.R8");
+  EXPECT_FALSE((*specs)[1].passing);
+  EXPECT_EQ((*specs)[2].key(), "mla_prefill.N16.R8.V16");
+  EXPECT_TRUE((*specs)[2].passing);
   EXPECT_FALSE((*specs)[0].text().empty());
   auto lists = memoriesOf(fixturePath("gpt2-a"));
   ASSERT_TRUE(lists);
   ASSERT_EQ(lists->size(), 1u);
   EXPECT_EQ((*lists)[0].layer, "attention");
-  EXPECT_TRUE((*lists)[0].grows());
-  EXPECT_FALSE((*specs)[0].grows());
 }
 
 } // namespace

@@ -4,7 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The heads of real models, which the fixtures do not have, against the same
-// layer on the CPU.
+// layer on the CPU. With PLUM_GPU_BUNDLES=DIR, DIR/layers has a folder for each
+// memory: `plum compile docs/layers/attention.plum --set K=64 --set V=64
+// --target sm_90a -o DIR/layers/attention.K64.V64`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,6 +38,23 @@ protected:
     for (int64_t i = 0; i < count * width; ++i)
       x.row(0)[i] = normal(random);
     return x;
+  }
+
+  /// The layer on this CPU and, with the same weights, on the GPU.
+  template <typename T> struct Both {
+    T here, there;
+    const T &of(const Work &work) const { return work.backend ? there : here; }
+  };
+  template <typename T>
+  Both<T> both(const T &attention, const std::vector<MemorySpec> &specs) {
+    Both<T> result{attention, attention};
+    StateLayout same;
+    layout = {};
+    loadInterpreted(result.here, specs, layout);
+    loadInterpreted(result.there, specs, same, [&](const MemorySpec &spec) {
+      return gpu->openMemory(bundleOf("layers"), spec);
+    });
+    return result;
   }
 
   /// Runs passes over pieces of two sequences, `lengths` of each, and compares.
@@ -92,12 +111,13 @@ TEST_F(GpuLayers, LatentAttention) {
   for (int64_t i = 0; i < expand.count * expand.width; ++i)
     expand.row(0)[i] /= 8;
   attention.expand = Matrix::of(expand);
-  loadInterpreted(attention, LatentAttention::spec(64, 64), layout);
+  auto layers = both(attention, {LatentAttention::spec(64, 64),
+                                 LatentAttention::promptSpec(128, 64, 128)});
   Rows q = rows(290, 2 * 192), cache = rows(290, 128);
   compare({{70, 3}, {65, 130}, {1, 1}, {18, 2}},
           [&](const Work &work, int64_t at, int64_t count) {
-            return attention.run(work, part(work, q, at, count),
-                                 part(work, cache, at, count));
+            return layers.of(work).run(work, part(work, q, at, count),
+                                       part(work, cache, at, count));
           });
 }
 
@@ -114,26 +134,27 @@ TEST_F(GpuLayers, LatentAttentionOfRealHeads) {
   for (int64_t i = 0; i < expand.count * expand.width; ++i)
     expand.row(0)[i] /= 23;
   attention.expand = Matrix::of(expand);
-  loadInterpreted(attention, LatentAttention::spec(512, 64), layout);
+  auto layers = both(attention, {LatentAttention::spec(512, 64),
+                                 LatentAttention::promptSpec(128, 64, 128)});
   Rows q = rows(90, 3 * 192), cache = rows(90, 576);
   compare({{70, 3}, {1, 1}, {1, 1}},
           [&](const Work &work, int64_t at, int64_t count) {
-            return attention.run(work, part(work, q, at, count),
-                                 part(work, cache, at, count));
+            return layers.of(work).run(work, part(work, q, at, count),
+                                       part(work, cache, at, count));
           });
 }
 
 TEST_F(GpuLayers, AttentionOfGroups) {
   for (int64_t dim : {64, 128, 256}) {
-    layout = {};
-    Attention attention{4, 2, dim, dim, 1 / std::sqrt(float(dim))};
-    loadInterpreted(attention, Attention::spec(dim, dim), layout);
+    auto layers = both(Attention{4, 2, dim, dim, 1 / std::sqrt(float(dim))},
+                       {Attention::spec(dim, dim)});
     Rows q = rows(160, 4 * dim), k = rows(160, 2 * dim), v = rows(160, 2 * dim);
-    compare({{70, 2}, {5, 70}, {1, 1}, {9, 2}}, [&](const Work &work,
-                                                    int64_t at, int64_t count) {
-      return attention.run(work, part(work, q, at, count),
-                           part(work, k, at, count), part(work, v, at, count));
-    });
+    compare({{70, 2}, {5, 70}, {1, 1}, {9, 2}},
+            [&](const Work &work, int64_t at, int64_t count) {
+              return layers.of(work).run(work, part(work, q, at, count),
+                                         part(work, k, at, count),
+                                         part(work, v, at, count));
+            });
   }
 }
 

@@ -15,6 +15,59 @@ namespace plum::model::test {
 
 namespace {
 
+using runtime::RowTable;
+using runtime::TensorView;
+
+/// The rows of a list that a run has appended, as an input of it.
+TensorView rowsOf(const TensorView &list, int64_t past, int64_t count,
+                  std::vector<float> &values) {
+  const int64_t heads = list.shape[1], d = list.shape[3];
+  for (int64_t t = past; t < past + count; ++t)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t c = 0; c < d; ++c)
+        values.push_back(
+            float(loadAsDouble(list.at(0, h, t, c), list.dtype, 0)));
+  return TensorView::dense(values.data(), DType::F32, 1, count, heads, d);
+}
+
+/// A run on lists that tables place: what a GPU does for all sequences at once.
+Status runOnLists(MemoryKernel &kernel, const runtime::RunArgs &args) {
+  for (int64_t n = 0; n + 1 < args.cuSeqlens.count; ++n) {
+    const int64_t begin = args.cuSeqlens[n], past = args.past[n],
+                  count = args.cuSeqlens[n + 1] - begin;
+    auto part = [&](TensorView view) {
+      view.data = view.data ? view.at(0, begin, 0) : nullptr;
+      view.shape[1] = count;
+      return view;
+    };
+    runtime::RunArgs one;
+    one.params = args.params;
+    std::list<std::vector<float>> made;
+    for (const TensorView &view : args.inputs)
+      one.inputs.push_back(part(view));
+    for (const TensorView &view : args.outputs)
+      one.outputs.push_back(part(view));
+    for (size_t s = 0; s < args.rowTables.size(); ++s) {
+      const RowTable &table = args.rowTables[s];
+      TensorView &input = one.inputs[*kernel.manifest().rowsInput(s)];
+      const auto unit = int64_t(byteSize(table.dtype));
+      const TensorView list{
+          reinterpret_cast<void *>(table.firsts[n] + table.base),
+          table.dtype,
+          {1, input.shape[2], past + count, input.shape[3]},
+          {0, table.headStride / unit, table.rowStride / unit, 1}};
+      one.finalStates.push_back(list);
+      if (args.appended)
+        input = rowsOf(list, past, count, made.emplace_back());
+    }
+    one.initialStates = one.finalStates;
+    one.past = {&past, DType::I64, 1};
+    if (Status status = kernel.run(one, {}); !status)
+      return status;
+  }
+  return Status::ok();
+}
+
 /// A memory of the CPU in a stream: every run is a host function of it.
 class HostKernel : public MemoryKernel {
 public:
@@ -23,11 +76,14 @@ public:
   const runtime::Manifest &manifest() const override {
     return kernel->manifest();
   }
-  Status run(const runtime::RunArgs &args, int) override {
+  Status run(const runtime::RunArgs &args,
+             const runtime::RunOptions &) override {
     calls.push_back({kernel.get(), args});
     auto run = [](void *data) {
       auto *call = static_cast<Call *>(data);
-      Status status = call->kernel->run(call->args, 1);
+      Status status = call->args.rowTables.empty()
+                          ? call->kernel->run(call->args, {.threads = 1})
+                          : runOnLists(*call->kernel, call->args);
       EXPECT_TRUE(status) << status.error().str();
     };
     return machine.driver().check("cuLaunchHostFunc",

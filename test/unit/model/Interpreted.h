@@ -12,14 +12,16 @@
 
 namespace plum::model::test {
 
-/// Gives an Attention or LatentAttention the memory that `spec` describes, in
-/// float64, with its state in `layout`.
-template <typename T>
-void loadInterpreted(T &attention, const MemorySpec &spec,
-                     StateLayout &layout) {
+/// Gives an Attention or LatentAttention the memories that `specs` describe, in
+/// float64 or as `open` says, with its state in `layout`.
+template <typename T, typename Open = decltype(&MemoryKernel::reference)>
+void loadInterpreted(T &attention, const std::vector<MemorySpec> &specs,
+                     StateLayout &layout,
+                     Open open = &MemoryKernel::reference) {
   WeightFiles none;
-  auto kernel = MemoryKernel::reference(spec);
-  Build build{Loader(none), layout, {{spec.key(), *kernel}}};
+  Build build{Loader(none), layout, {}, {}};
+  for (const MemorySpec &spec : specs)
+    build.kernels[spec.key()] = *open(spec);
   attention.load(build, "cache");
 }
 

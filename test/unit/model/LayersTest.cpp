@@ -107,7 +107,7 @@ TEST_F(Layers, ConvolutionKeepsWhatItNeeds) {
 
 TEST_F(Layers, AttentionIsTheSameInPiecesOfAnySize) {
   Attention attention{4, 2, 8, 8, 0.35f};
-  loadInterpreted(attention, Attention::spec(8, 8), layout);
+  loadInterpreted(attention, {Attention::spec(8, 8)}, layout);
   Rows q = rows(80, 32, 2), k = rows(80, 16, 3), v = rows(80, 16, 4);
   auto run = [&](const Work &w, int64_t at, int64_t count) {
     return attention.run(w, q.rows(at, count), k.rows(at, count),
@@ -131,7 +131,7 @@ TEST_F(Layers, AbsorbedLatentAttentionIsTheExpandedOne) {
   attention.scale = 0.3f;
   Rows expand = rows(48, 16, 9);
   attention.expand = Matrix::of(expand);
-  loadInterpreted(attention, LatentAttention::spec(16, 4), layout);
+  loadInterpreted(attention, {LatentAttention::spec(16, 4)}, layout);
   Rows q = rows(40, 36, 5), cache = rows(40, 20, 6);
   auto run = [&](const Work &w, int64_t at, int64_t count) {
     return attention.run(w, q.rows(at, count), cache.rows(at, count));

@@ -154,7 +154,7 @@ TEST(GpuGrowingPlan, TablesOfLists) {
   EXPECT_EQ(std::memcmp(&plan->args.tensors[6], &keys, sizeof keys), 0);
   EXPECT_EQ(plan->slots[6].alignment, 8u);
   EXPECT_FALSE(plan->slots[6].optional);
-  options.appended = true;
+  args.appended = true;
   plan = planLaunch(gpuManifest(), args, options, 132);
   ASSERT_TRUE(plan) << plan.error().str();
   EXPECT_EQ(plan->launches.size(), 2u);
