@@ -18,15 +18,17 @@ namespace {
 using runtime::RowTable;
 using runtime::TensorView;
 
-/// The rows of a list that a run has appended, as an input of it.
-TensorView rowsOf(const TensorView &list, int64_t past, int64_t count,
-                  std::vector<float> &values) {
-  const int64_t heads = list.shape[1], d = list.shape[3];
-  for (int64_t t = past; t < past + count; ++t)
+/// `count` rows of `from`, [1, heads, rows, d], as an input of a run: with the
+/// values that a list of such a type holds.
+TensorView rowsOf(const TensorView &from, int64_t begin, int64_t count,
+                  DType type, std::vector<float> &values) {
+  const int64_t heads = from.shape[1], d = from.shape[3];
+  for (int64_t t = begin; t < begin + count; ++t)
     for (int64_t h = 0; h < heads; ++h)
-      for (int64_t c = 0; c < d; ++c)
-        values.push_back(
-            float(loadAsDouble(list.at(0, h, t, c), list.dtype, 0)));
+      for (int64_t c = 0; c < d; ++c) {
+        auto x = float(loadAsDouble(from.at(0, h, t, c), from.dtype, 0));
+        values.push_back(type == DType::BF16 ? bf16ToFloat(floatToBf16(x)) : x);
+      }
   return TensorView::dense(values.data(), DType::F32, 1, count, heads, d);
 }
 
@@ -57,8 +59,12 @@ Status runOnLists(MemoryKernel &kernel, const runtime::RunArgs &args) {
           {1, input.shape[2], past + count, input.shape[3]},
           {0, table.headStride / unit, table.rowStride / unit, 1}};
       one.finalStates.push_back(list);
-      if (args.appended)
-        input = rowsOf(list, past, count, made.emplace_back());
+      TensorView rows = input; // Tokens are the third axis of a list.
+      std::swap(rows.shape[1], rows.shape[2]);
+      std::swap(rows.stride[1], rows.stride[2]);
+      std::vector<float> &values = made.emplace_back();
+      input = args.appended ? rowsOf(list, past, count, table.dtype, values)
+                            : rowsOf(rows, 0, count, table.dtype, values);
     }
     one.initialStates = one.finalStates;
     one.past = {&past, DType::I64, 1};
