@@ -50,6 +50,7 @@ static constexpr Spelling kSpellings[] = {
                     "p, p, 0xffffffff; selp.u32 $0, 1, 0, p; }"},
 
     {Code::Barrier, "bar.sync $0, #;"},
+    {Code::BarrierArrive, "bar.arrive $0, #;"},
     {Code::BarrierInit, "mbarrier.init.shared.b64 ~0, #;"},
     {Code::FenceBarrierInit, "fence.mbarrier_init.release.cluster;"},
     {Code::Arrive, "{ .reg .b64 s; mbarrier.arrive.shared.b64 s, ~0; }"},
@@ -77,8 +78,11 @@ static constexpr Spelling kSpellings[] = {
     {Code::WgmmaFence, "wgmma.fence.sync.aligned;"},
     {Code::WgmmaCommit, "wgmma.commit_group.sync.aligned;"},
     {Code::WgmmaWait, "wgmma.wait_group.sync.aligned #;"},
+    {Code::WgmmaWait, "{*wgmma.wait_group.sync.aligned #; setp*}"},
     {Code::Wgmma, "wgmma.mma_async.sync.aligned.m64n#k16.f32.bf16.bf16 ^, ^, "
                   "$#, #, 1, 1, #;"},
+    {Code::Wgmma, "wgmma.mma_async.sync.aligned.m64n#k16.f32.bf16.bf16 ^, $#, "
+                  "$#, #, 1, 1, 0, #;"},
 };
 
 static std::string withoutBlanks(StringRef text) {

@@ -16,6 +16,7 @@ using namespace plum;
 using namespace plum::emulator;
 
 Step Cta::barrier(Warp &warp, const Inst &inst) {
+  const bool waits = inst.code == Code::Barrier;
   if (warp.atBarrier)
     return Step::Block;
   if (warp.barrierPassed) {
@@ -42,10 +43,16 @@ Step Cta::barrier(Warp &warp, const Inst &inst) {
                     Twine(barrier.threads));
   barrier.threads = inst.imm;
   barrier.arrived += kLanes;
-  barrier.waiting |= 1u << warp.index;
-  join(barrier.clock, warp.clock);
-  syncLanes(warp);
+  if (waits) {
+    barrier.waiting |= 1u << warp.index;
+    join(barrier.clock, warp.clock);
+    syncLanes(warp);
+  } else {
+    join(barrier.clock, published(warp));
+  }
   if (barrier.arrived < barrier.threads) {
+    if (!waits)
+      return Step::Next;
     warp.atBarrier = true;
     return Step::Block;
   }

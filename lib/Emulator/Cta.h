@@ -65,7 +65,8 @@ struct PendingWgmma {
   uint32_t inst;
   int64_t group; ///< -1: not committed.
   std::array<SlotLanes, 4> a;
-  std::vector<uint32_t> pieces; ///< Addresses of B, 16 bytes each.
+  /// Addresses, 16 bytes each: of B and, where A is shared, of the warp's rows.
+  std::vector<uint32_t> pieces, left;
 };
 
 struct Warp {
@@ -95,7 +96,7 @@ struct Warp {
   uint32_t wgmmaFences = 0;
   uint64_t wgmmaCount = 0;       ///< Reached.
   uint64_t wgmmaReached = ~0ull; ///< pc while waiting for the other three.
-  uint64_t wgmmaDescriptor = 0;
+  std::array<uint64_t, 2> wgmmaDescriptors{}; ///< Of B, and of A or 0.
   std::vector<uint16_t> inFlight;  ///< By slot: wgmmas that will write it.
   std::vector<uint32_t> writtenAt; ///< By slot: fences needed before wgmma.
 
@@ -234,8 +235,8 @@ private:
   Step issueWgmma(Warp &warp, const Inst &inst);
   Step wgmmaWait(Warp &warp, const Inst &inst);
   Step checkReady(Warp &warp, const Inst &inst);
-  bool findPieces(const WgmmaShape &shape, uint64_t descriptor,
-                  std::vector<uint32_t> &pieces, std::string &why);
+  static bool findPieces(uint32_t n, bool transposed, uint64_t descriptor,
+                         std::vector<uint32_t> &pieces, std::string &why);
   void performWgmma(Warp &warp, PendingWgmma &pending);
 
   //===--- Global memory --------------------------------------------------===//

@@ -56,8 +56,8 @@ void Decoder::findWgmmaOperands(LLVM::LLVMFuncOp func) {
     const auto &match = matchOf(op);
     if (!match || match->code != Code::Wgmma)
       return;
-    for (auto [i, operand] : llvm::enumerate(op.getOperands()))
-      if (i != 4) // The descriptor.
+    for (Value operand : op.getOperands())
+      if (!operand.getType().isInteger(64)) // A descriptor.
         wgmmaOperands.insert(registerOf(operand, waited));
   });
 }
@@ -91,27 +91,32 @@ bool Decoder::isSoleUse(Value value, Operation *user) {
 }
 
 LogicalResult Decoder::decodeWgmma(LLVM::InlineAsmOp op, const AsmInst &match) {
-  // The holes: n, d (first, count), a (first, count), descriptor, scale-d,
-  // transposed.
+  // The holes: n, d (first, count), a (first, count; of a descriptor the first
+  // alone), descriptor, scale-d, transposed.
   ArrayRef<int64_t> holes = match.numbers;
-  size_t count = holes[2];
-  if (holes[0] != int64_t(2 * count) || holes[0] % 8 || holes[0] > 256 ||
-      holes[1] != 0 || holes[3] != int64_t(count) || holes[4] != 4 ||
-      holes[5] != int64_t(count) + 4 || op.getNumOperands() != count + 5)
-    return fail(op, "wgmma with an unexpected list of operands");
+  const size_t count = holes[2];
   WgmmaShape shape;
+  shape.shared = holes.size() == 7;
+  const size_t lefts = shape.shared ? 1 : 4;
+  if (holes[0] != int64_t(2 * count) || holes[0] % 8 || holes[0] > 256 ||
+      holes[1] != 0 || holes[3] != int64_t(count) ||
+      (!shape.shared && holes[4] != 4) ||
+      holes[holes.size() - 3] != int64_t(count + lefts) ||
+      op.getNumOperands() != count + lefts + 1)
+    return fail(op, "wgmma with an unexpected list of operands");
   shape.n = holes[0];
-  shape.zero = holes[6] == 0;
-  shape.transposed = holes[7] == 1;
-  for (Value a : op.getOperands().take_front(4))
+  shape.zero = holes[holes.size() - 2] == 0;
+  shape.transposed = holes.back() == 1;
+  for (Value a : op.getOperands().take_front(lefts))
     shape.a.push_back(use1(a));
-  shape.descriptor = use1(op.getOperand(4));
-  for (Value d : op.getOperands().drop_front(5))
+  shape.descriptor = use1(op.getOperand(lefts));
+  OperandRange accumulators = op.getOperands().drop_front(lefts + 1);
+  for (Value d : accumulators)
     shape.d.push_back(peek(d).slots.front());
 
   // A chain accumulates in place: d is an earlier product and nobody else looks
   // at it.
-  shape.inPlace = llvm::all_of(op.getOperands().drop_front(5), [&](Value d) {
+  shape.inPlace = llvm::all_of(accumulators, [&](Value d) {
     return accumulator[peek(d).slots.front()] && isSoleUse(d, op);
   });
   if (shape.inPlace)
@@ -125,7 +130,7 @@ LogicalResult Decoder::decodeWgmma(LLVM::InlineAsmOp op, const AsmInst &match) {
   for (Slot slot : shape.result)
     ready.erase(slot);
   for (Slot slot : shape.a)
-    if (!permanent[slot])
+    if (!shape.shared && !permanent[slot])
       shape.fenced.push_back(slot);
   for (Slot slot : shape.d)
     if (!permanent[slot])

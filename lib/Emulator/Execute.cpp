@@ -526,6 +526,7 @@ Step Cta::effect(Warp &warp, const Inst &inst) {
                 lanesWhere(warp.u32(inst.a)) ? 1u : 0u);
     return Step::Next;
   case Code::Barrier:
+  case Code::BarrierArrive:
     return barrier(warp, inst);
   case Code::BarrierInit:
     return barrierInit(warp, inst);

@@ -147,6 +147,7 @@ enum class Code : uint16_t {
   VoteAny,
   // Across warps.
   Barrier,
+  BarrierArrive,
   BarrierInit,
   FenceBarrierInit,
   Arrive,
@@ -197,7 +198,8 @@ struct Inst {
 struct WgmmaShape {
   uint32_t n;
   bool zero, transposed;
-  std::vector<Slot> a; ///< 4.
+  bool shared;         ///< A lies in shared memory.
+  std::vector<Slot> a; ///< 4, or A's descriptor.
   Slot descriptor;
   std::vector<Slot> d, result; ///< n / 2; may be the same.
   bool inPlace;

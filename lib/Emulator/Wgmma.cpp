@@ -14,7 +14,8 @@
 //              LBO further; 8 rows make a group, groups lie SBO apart
 //
 // and bits 4 to 6 of a byte's address are then XORed with bits 7 to 9 (two bits
-// or one for 64 and 32).
+// or one for 64 and 32). A may lie there too, K-major, its rows in the place of
+// n.
 //
 // The four warps meet here. Each keeps a list of what it issued and computes
 // its own rows when it waits; no other warp's wait counts for it.
@@ -28,7 +29,7 @@ using namespace mlir;
 using namespace plum;
 using namespace plum::emulator;
 
-bool Cta::findPieces(const WgmmaShape &shape, uint64_t descriptor,
+bool Cta::findPieces(uint32_t columns, bool transposed, uint64_t descriptor,
                      std::vector<uint32_t> &pieces, std::string &why) {
   uint32_t start = (descriptor & 0x3fff) << 4;
   uint32_t leading = (descriptor >> 16 & 0x3fff) << 4;
@@ -51,9 +52,9 @@ bool Cta::findPieces(const WgmmaShape &shape, uint64_t descriptor,
     return address ^ ((address >> 7 & (width / 16 - 1)) << 4);
   };
   pieces.clear();
-  if (!shape.transposed) {
+  if (!transposed) {
     // Piece 2n + h: k = 8h to 8h + 7 of column n.
-    for (uint32_t n = 0; n < shape.n; ++n)
+    for (uint32_t n = 0; n < columns; ++n)
       for (uint32_t half = 0; half < 2; ++half)
         pieces.push_back(
             swizzled(start + n / 8 * stride + n % 8 * width + 16 * half));
@@ -61,7 +62,7 @@ bool Cta::findPieces(const WgmmaShape &shape, uint64_t descriptor,
   }
   // Piece k * n / 8 + o: columns 8o to 8o + 7 of row k.
   for (uint32_t k = 0; k < 16; ++k)
-    for (uint32_t octet = 0; octet < shape.n / 8; ++octet)
+    for (uint32_t octet = 0; octet < columns / 8; ++octet)
       pieces.push_back(swizzled(start + octet / (width / 16) * leading +
                                 k / 8 * stride + k % 8 * width +
                                 octet % (width / 16) * 16));
@@ -78,13 +79,20 @@ Step Cta::wgmma(Warp &warp, const Inst &inst) {
     return fail(warp, -1, "wgmma in a warpgroup of fewer than four warps");
   if (warp.wgmmaReached == ~0ull) {
     warp.wgmmaReached = warp.pc;
-    warp.wgmmaDescriptor = warp.u64(shape.descriptor)[0];
     ++warp.wgmmaCount;
-    for (uint32_t lane = 1; lane < kLanes; ++lane)
-      if (warp.u64(shape.descriptor)[lane] != warp.wgmmaDescriptor)
-        return fail(warp, lane,
-                    "the lanes of a warp give wgmma different "
-                    "descriptors");
+    warp.wgmmaDescriptors = {};
+    SmallVector<Slot, 2> slots{shape.descriptor};
+    if (shape.shared)
+      slots.push_back(shape.a[0]);
+    for (auto [i, slot] : llvm::enumerate(slots)) {
+      const uint64_t *each = warp.u64(slot);
+      warp.wgmmaDescriptors[i] = each[0];
+      for (uint32_t lane = 1; lane < kLanes; ++lane)
+        if (each[lane] != each[0])
+          return fail(warp, lane,
+                      "the lanes of a warp give wgmma different "
+                      "descriptors");
+    }
   }
   for (uint32_t w = first; w < first + 4; ++w) {
     const Warp &other = warps[w];
@@ -97,7 +105,7 @@ Step Cta::wgmma(Warp &warp, const Inst &inst) {
       return fail(warp, -1,
                   "the warps of a warpgroup execute different wgmma; warp " +
                       Twine(w) + " is at " + opText(other.pc));
-    if (other.wgmmaDescriptor != warp.wgmmaDescriptor)
+    if (other.wgmmaDescriptors != warp.wgmmaDescriptors)
       return fail(warp, -1,
                   "warp " + Twine(w) +
                       " of the warpgroup gives "
@@ -123,13 +131,25 @@ Step Cta::issueWgmma(Warp &warp, const Inst &inst) {
   pending.inst = warp.pc;
   pending.group = -1;
   std::string why;
-  if (!findPieces(shape, warp.u64(shape.descriptor)[0], pending.pieces, why))
+  if (!findPieces(shape.n, shape.transposed, warp.u64(shape.descriptor)[0],
+                  pending.pieces, why))
     return fail(warp, -1, why);
   for (uint32_t piece : pending.pieces)
     if (!shared.beginRead(actor(warp), piece, kGranule))
       return badShared(warp, -1, "wgmma's read of B", piece);
-  for (uint32_t part = 0; part < 4; ++part)
-    pending.a[part] = warp.frame[shape.a[part]];
+  if (shape.shared) {
+    std::vector<uint32_t> all;
+    if (!findPieces(64, false, warp.u64(shape.a[0])[0], all, why))
+      return fail(warp, -1, why);
+    auto own = all.begin() + warp.index % 4 * 32; // 16 rows, two pieces each.
+    pending.left.assign(own, own + 32);
+    for (uint32_t piece : pending.left)
+      if (!shared.beginRead(actor(warp), piece, kGranule))
+        return badShared(warp, -1, "wgmma's read of A", piece);
+  } else {
+    for (uint32_t part = 0; part < 4; ++part)
+      pending.a[part] = warp.frame[shape.a[part]];
+  }
   for (uint32_t i = 0; i < shape.d.size(); ++i) {
     if (shape.inPlace) {
       ++warp.inFlight[shape.result[i]];
@@ -154,20 +174,26 @@ void Cta::performWgmma(Warp &warp, PendingWgmma &pending) {
   const WgmmaShape &shape = program.wgmmas[pending.shape];
   const uint32_t n = shape.n;
   float a[16][16];
-  for (uint32_t lane = 0; lane < kLanes; ++lane)
+  auto eightAt = [&](uint32_t piece, float *to, uint32_t step) {
+    uint16_t halves[8];
+    std::memcpy(halves, shared.bytes(piece), 16);
+    for (uint32_t i = 0; i < 8; ++i)
+      to[i * step] = fromBFloat(halves[i]);
+  };
+  for (uint32_t i = 0; i < pending.left.size(); ++i)
+    eightAt(pending.left[i], &a[i / 2][i % 2 * 8], 1);
+  for (uint32_t lane = 0; lane < kLanes && !shape.shared; ++lane)
     for (uint32_t part = 0; part < 4; ++part)
       for (uint32_t k = 0; k < 2; ++k)
         a[lane / 4 + 8 * (part & 1)][2 * (lane % 4) + k + 8 * (part >> 1)] =
             fromBFloat(pending.a[part].v[lane] >> 16 * k & 0xffff);
   float b[16][256], d[16][256];
   for (uint32_t piece = 0; piece < pending.pieces.size(); ++piece) {
-    uint16_t halves[8];
-    std::memcpy(halves, shared.bytes(pending.pieces[piece]), 16);
-    for (uint32_t i = 0; i < 8; ++i)
-      if (shape.transposed)
-        b[piece / (n / 8)][piece % (n / 8) * 8 + i] = fromBFloat(halves[i]);
-      else
-        b[piece % 2 * 8 + i][piece / 2] = fromBFloat(halves[i]);
+    if (shape.transposed)
+      eightAt(pending.pieces[piece], &b[piece / (n / 8)][piece % (n / 8) * 8],
+              1);
+    else
+      eightAt(pending.pieces[piece], &b[piece % 2 * 8][piece / 2], 256);
   }
   for (uint32_t i = 0; i < n / 2; ++i) {
     const float *from = warp.f32(shape.result[i]);
@@ -188,8 +214,9 @@ void Cta::performWgmma(Warp &warp, PendingWgmma &pending) {
           d[lane / 4 + 8 * (i / 2 % 2)][i / 4 * 8 + 2 * (lane % 4) + i % 2];
     --warp.inFlight[shape.result[i]];
   }
-  for (uint32_t piece : pending.pieces)
-    shared.endRead(actor(warp), piece, kGranule);
+  for (const auto *pieces : {&pending.pieces, &pending.left})
+    for (uint32_t piece : *pieces)
+      shared.endRead(actor(warp), piece, kGranule);
 }
 
 Step Cta::wgmmaWait(Warp &warp, const Inst &inst) {

@@ -113,3 +113,18 @@ Values gpu::multiplyWide(Ptx &p, ArrayRef<Value> a, const Panels &b, Values acc,
   }
   return acc;
 }
+
+Values gpu::multiplyShared(Ptx &p, const Panels &a, Value row, int64_t depth,
+                           const Panels &b, Values acc, bool zero) {
+  Value left = descriptor(p, p.at(a.base, p.shl(row, 7)), 16, 1024);
+  Value right = descriptor(p, b.base, 16, 1024);
+  for (int64_t k = 0; k < depth / 16; ++k) {
+    auto offset = [&](const Panels &tile) {
+      return (k / 4 * tile.panelBytes() + k % 4 * 32) >> 4;
+    };
+    acc = p.wgmma(acc.size() * 2, acc, p.add(left, offset(a)),
+                  p.add(right, offset(b)), zero && k == 0,
+                  /*transposed=*/false);
+  }
+  return acc;
+}

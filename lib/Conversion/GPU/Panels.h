@@ -52,6 +52,10 @@ Values multiply(Ptx &p, llvm::ArrayRef<Value> a, const Panels &b, Values acc,
 /// are the caller's.
 Values multiplyWide(Ptx &p, llvm::ArrayRef<Value> a, const Panels &b,
                     Values acc, bool zero, bool transposed);
+/// acc + A B^T, A in shared memory: `depth` columns of 64 rows from `row` on (a
+/// multiple of 8).
+Values multiplyShared(Ptx &p, const Panels &a, Value row, int64_t depth,
+                      const Panels &b, Values acc, bool zero);
 
 } // namespace plum::gpu
 

@@ -445,6 +445,10 @@ void Ptx::barrier(Value id, int64_t threads) {
   assembly("bar.sync $0, " + std::to_string(threads) + ";", "r,~{memory}", id,
            Type(), true);
 }
+void Ptx::barrierArrive(Value id, int64_t threads) {
+  assembly("bar.arrive $0, " + std::to_string(threads) + ";", "r,~{memory}", id,
+           Type(), true);
+}
 void Ptx::barrierInit(Value mbar, int64_t arrivals) {
   auto [base, text] = sharedOperand(*this, mbar, 0);
   assembly("mbarrier.init.shared.b64 " + text + ", " +
@@ -588,24 +592,41 @@ Values Ptx::wgmmaWait(int64_t groupsLeft, ArrayRef<Value> values) {
                      ";",
                  values);
 }
+Values Ptx::wgmmaWaitAfter(Value first, ArrayRef<Value> values) {
+  // A loop of one turn: what its condition is made of does not move into it.
+  Values all{first};
+  all.append(values.begin(), values.end());
+  all = through("{ .reg .pred p; PLUM_WAIT_${:uid}: "
+                "wgmma.wait_group.sync.aligned 0; setp.lt.f32 p, $0, "
+                "0f00000000; @p bra PLUM_WAIT_${:uid}; }",
+                all);
+  all.erase(all.begin());
+  return all;
+}
+
+/// "{$first, $first+1, ...}".
+static std::string listOf(int64_t first, int64_t count) {
+  std::string text = "{";
+  for (int64_t i = 0; i < count; ++i)
+    text += (i ? ", $" : "$") + std::to_string(first + i);
+  return text + "}";
+}
+
 Values Ptx::wgmma(int64_t n, ArrayRef<Value> d, ArrayRef<Value> a,
                   Value descriptor, bool zero, bool transposed) {
-  const int64_t count = n / 2;
-  std::string code = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) +
-                     "k16.f32.bf16.bf16 {";
+  // One i64 is a descriptor of A, four i32 are A.
+  const int64_t count = n / 2, lefts = a.size();
+  const bool shared = lefts == 1;
+  std::string code =
+      "wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) +
+      "k16.f32.bf16.bf16 " + listOf(0, count) + ", " +
+      (shared ? "$" + std::to_string(count) : listOf(count, lefts)) + ", $" +
+      std::to_string(count + lefts) + ", " + (zero ? "0" : "1") + ", 1, 1, " +
+      (shared ? "0, " : "") + (transposed ? "1" : "0") + ";";
   std::string constraints;
-  for (int64_t i = 0; i < count; ++i) {
-    code += (i ? ", $" : "$") + std::to_string(i);
+  for (int64_t i = 0; i < count; ++i)
     constraints += "=f,";
-  }
-  code += "}, {";
-  for (int64_t i = 0; i < 4; ++i) {
-    code += (i ? ", $" : "$") + std::to_string(count + i);
-    constraints += "r,";
-  }
-  code += "}, $" + std::to_string(count + 4) + ", " + (zero ? "0" : "1") +
-          ", 1, 1, " + (transposed ? "1" : "0") + ";";
-  constraints += "l";
+  constraints += shared ? "l,l" : "r,r,r,r,l";
   for (int64_t i = 0; i < count; ++i)
     constraints += "," + std::to_string(i);
   Values operands(a.begin(), a.end());
@@ -615,6 +636,10 @@ Values Ptx::wgmma(int64_t n, ArrayRef<Value> d, ArrayRef<Value> a,
                       assembly(code, constraints, operands,
                                structOf(*this, getF32Type(), count), true),
                       count);
+}
+Values Ptx::wgmma(int64_t n, ArrayRef<Value> d, Value left, Value descriptor,
+                  bool zero, bool transposed) {
+  return wgmma(n, d, ArrayRef<Value>(left), descriptor, zero, transposed);
 }
 
 //===----------------------------------------------------------------------===//

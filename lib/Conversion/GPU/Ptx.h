@@ -162,6 +162,8 @@ public:
   /// Named barrier `id` (0 to 15) of `threads` threads; id may be dynamic.
   void barrier(Value id, int64_t threads);
   void barrier(int64_t id, int64_t threads) { barrier(i32(id), threads); }
+  /// Arrives at barrier `id`, where others wait, and goes on.
+  void barrierArrive(Value id, int64_t threads);
   void barrierInit(Value mbar, int64_t arrivals); ///< mbarrier in shared.
   void fenceBarrierInit();
   void arrive(Value mbar);
@@ -192,11 +194,17 @@ public:
   Values wgmmaFence(llvm::ArrayRef<Value> values);
   void wgmmaCommit();
   Values wgmmaWait(int64_t groupsLeft, llvm::ArrayRef<Value> values);
+  /// Waits for all, no sooner than `first`, a number that is not negative, is
+  /// known. ptxas puts off what nobody asks for until products are waited for.
+  Values wgmmaWaitAfter(Value first, llvm::ArrayRef<Value> values);
   /// D[64, n] (+)= A[64, 16] B[16, n]: A four i32, `descriptor` i64, D n / 2
   /// accumulators. `zero`: D starts from zero. `transposed`: B is stored
   /// [k][n] (MN-major).
   Values wgmma(int64_t n, llvm::ArrayRef<Value> d, llvm::ArrayRef<Value> a,
                Value descriptor, bool zero, bool transposed);
+  /// The same with A in shared memory too, [m][k] (K-major), at `left`.
+  Values wgmma(int64_t n, llvm::ArrayRef<Value> d, Value left, Value descriptor,
+               bool zero, bool transposed);
 
   //===--- Control --------------------------------------------------------===//
   void ifThen(Value condition, llvm::function_ref<void()> then);

@@ -189,6 +189,39 @@ TEST(Basics, SharesMemoryAcrossABarrier) {
   }
 }
 
+// The second warp writes and goes on; the first waits and reads.
+TEST(Basics, ArrivesAtABarrierWithoutWaiting) {
+  for (bool arrives : {true, false}) {
+    KernelRun k;
+    k->ifElse(
+        k->eq(k->warp(), k->i32(1)), {},
+        [&]() -> Values {
+          k->store(k->mul(k->tid(), 3), k.mine(k->shared(), 4));
+          if (arrives)
+            k->barrierArrive(k->i32(2), 64);
+          return {};
+        },
+        [&]() -> Values {
+          if (arrives)
+            k->barrier(2, 64);
+          k->store(k->load(k.i32, k->at(k.mine(k->shared(), 4), 128)),
+                   k.mine(k.out, 4));
+          return {};
+        });
+    if (!arrives) {
+      k.expectError("4-byte shared load at shared+0x80", 64, 256, 128);
+      continue;
+    }
+    for (uint64_t seed : {0, 1, 2, 3, 4, 5}) {
+      k.options.seed = seed;
+      ASSERT_TRUE(succeeds(k.run(64, 256, 128)));
+      auto out = k.output<int32_t>();
+      for (int32_t t = 0; t < 32; ++t)
+        EXPECT_EQ(out[size_t(t)], 3 * (32 + t));
+    }
+  }
+}
+
 TEST(Basics, ShufflesReduceAndScan) {
   KernelRun k;
   Value x = k->load(k.f32, k.mine(k.in, 4)), sum = x, scan = x;

@@ -132,11 +132,12 @@ static void storeAccumulators(KernelRun &k, const Values &d) {
 }
 
 /// A [64][64] B [64][n] in both orders of B, in a chain of four, twice around a
-/// loop, so that the sum is twice the product.
-static void product(bool transposed, int64_t n) {
+/// loop, so that the sum is twice the product. A from registers or, behind B,
+/// from shared memory.
+static void product(bool transposed, int64_t n, bool shared = false) {
   KernelRun k;
-  const int64_t tile = 64 * n * 2;
-  stage(k, 128, tile);
+  const int64_t tile = 64 * n * 2, staged = tile + (shared ? 8192 : 0);
+  stage(k, 128, staged);
   k->fenceAsync();
   k->barrier(0, 128);
   Value a = k->at(k.in, tile);
@@ -147,9 +148,13 @@ static void product(bool transposed, int64_t n) {
         Values d(sums.begin(), sums.end());
         SmallVector<Values> parts;
         for (int64_t step = 0; step < 4; ++step)
-          parts.push_back(fragment(k, a, step));
+          parts.push_back(
+              shared
+                  ? Values{descriptor(k, k->shared(tile + 32 * step), 16, 1024)}
+                  : fragment(k, a, step));
         for (Values &part : parts)
-          part = k->wgmmaFence(part);
+          if (!shared)
+            part = k->wgmmaFence(part);
         d = k->wgmmaFence(d);
         for (int64_t step = 0; step < 4; ++step)
           d = k->wgmma(n, d, parts[size_t(step)],
@@ -171,11 +176,14 @@ static void product(bool transposed, int64_t n) {
                              : swizzled(j, c * 2);
       bytes[at / 2] = B[c * size_t(n) + j];
     }
-  std::copy(A.begin(), A.end(), bytes.end() - 64 * 64);
+  for (size_t i = 0; i < 64; ++i)
+    for (size_t c = 0; c < 64; ++c)
+      bytes[64 * size_t(n) + (shared ? swizzled(i, c * 2) / 2 : 64 * i + c)] =
+          A[64 * i + c];
   k.input(bytes);
   for (uint64_t seed : {0, 1, 2, 3}) {
     k.options.seed = seed;
-    ASSERT_TRUE(succeeds(k.run(128, tile, uint64_t(64 * n * 4))));
+    ASSERT_TRUE(succeeds(k.run(128, staged, uint64_t(64 * n * 4))));
     auto out = k.output<float>();
     for (size_t i = 0; i < 64; ++i)
       for (size_t j = 0; j < size_t(n); ++j) {
@@ -194,4 +202,8 @@ TEST(Wgmma, KMajor) {
 TEST(Wgmma, MnMajor) {
   product(true, 64);
   product(true, 128);
+}
+TEST(Wgmma, LeftOperandInSharedMemory) {
+  product(false, 128, true);
+  product(true, 64, true);
 }
