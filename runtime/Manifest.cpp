@@ -206,6 +206,8 @@ void readLaunch(const JsonValue &value, ManifestKernel &kernel) {
   kernel.sharedBytes = value.field("shared_bytes").integer(0, mebibyte);
   kernel.blobBytes = value.field("blob_bytes").integer(0, 64 * mebibyte);
   kernel.segmentBytes = value.field("segment_bytes").integer(0, 64 * mebibyte);
+  if (JsonValue most = value.optional("head_block"); most.exists())
+    kernel.headBlock = most.integer(1, 64);
   if (!hasRole(kernel.form, kernel.role))
     value.field("role").error("is '" + std::string(name(kernel.role)) +
                               "', which no kernel of form " +

@@ -52,6 +52,8 @@ OrderedJson kernelObject(const ManifestKernel &kernel, bool onGpu) {
                    {"shared_bytes", kernel.sharedBytes},
                    {"blob_bytes", kernel.blobBytes},
                    {"segment_bytes", kernel.segmentBytes}});
+  if (onGpu && kernel.headBlock != ManifestKernel().headBlock)
+    object["head_block"] = kernel.headBlock;
   return object;
 }
 

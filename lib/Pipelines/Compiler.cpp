@@ -183,7 +183,14 @@ std::vector<int64_t> Compilation::chunks() const {
   if (!options.chunks.empty())
     return options.chunks;
   // A GPU's chunk has a row for each update.
-  int64_t size = 64, rows = size;
+  int64_t size = 64;
+  if (chip && !layer->states.empty() &&
+      llvm::all_of(layer->states, [&](const frontend::Symbol *state) {
+        return state->shape.kind == frontend::Shape::List &&
+               gpuTokensOfList(*chip, state->shape.cols) == 128;
+      }))
+    size = 128;
+  int64_t rows = size;
   for (const frontend::Symbol *state : layer->states)
     if (state->shape.kind == frontend::Shape::Matrix)
       rows = std::min(rows, gpuChunkRows(state->shape.rows));

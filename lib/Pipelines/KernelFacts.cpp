@@ -71,7 +71,8 @@ static LogicalResult readLaunch(LLVM::LLVMFuncOp function,
       {kThreadsAttr, &ManifestKernel::threads, true},
       {kSharedBytesAttr, &ManifestKernel::sharedBytes, true},
       {kBlobBytesAttr, &ManifestKernel::blobBytes, false},
-      {kSegmentBytesAttr, &ManifestKernel::segmentBytes, false}};
+      {kSegmentBytesAttr, &ManifestKernel::segmentBytes, false},
+      {kHeadBlockAttr, &ManifestKernel::headBlock, false}};
   for (const Field &field : fields) {
     auto number = function->getAttrOfType<IntegerAttr>(field.attribute);
     if (number)

@@ -278,12 +278,17 @@ std::optional<int64_t> gridOf(const ManifestKernel &kernel,
                  largestGrid);
 }
 
-/// The most heads, up to 16, that share every growing state side by side.
-uint32_t headBlock(const Problem &problem) {
+/// The most heads, of those that a block can have, that share every growing
+/// state side by side.
+uint32_t headBlock(const Problem &problem, const Manifest &manifest,
+                   const KernelSet &set) {
   int64_t shared = problem.heads;
   for (int64_t group : problem.stateGroup)
     shared = std::gcd(shared, group);
-  int64_t most = std::min<int64_t>(shared, 16);
+  int64_t most = shared;
+  for (size_t index : set.kernels)
+    if (manifest.kernels[index].role == KernelRole::Attend)
+      most = std::min(most, manifest.kernels[index].headBlock);
   while (shared % most)
     --most;
   return uint32_t(most);
@@ -472,11 +477,11 @@ Result<LaunchPlan> planLaunch(const Manifest &manifest, const RunArgs &args,
   plan.pool = bool(args.slots);
   plan.past = bool(args.past);
   plan.args.past_rows = uint32_t(defaultPast(manifest, args));
-  if (manifest.growingState())
-    plan.args.head_block = headBlock(*problem);
   Result<KernelSet> set = chooseKernels(manifest, options, plan.sizes);
   if (!set)
     return set.error();
+  if (manifest.growingState())
+    plan.args.head_block = headBlock(*problem, manifest, *set);
   plan.form = set->form;
   plan.chunk = set->chunk;
   Result<int64_t> segments =

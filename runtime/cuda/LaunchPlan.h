@@ -16,8 +16,8 @@
 //                   floor(R / C) + N, each sequence ending in a partial chunk
 //   grid chunks     chunks H slices
 //   grid tokens     N T H slices; of R packed rows R H slices; of `attend` one
-//                   for each head_block heads, as many as 16 of those that
-//                   share every growing state
+//                   for each head_block heads, as many of those that share
+//                   every growing state as its manifest allows
 //   grid sequences  N H slices; of `scan`, times P where there is a summary;
 //                   of `summary`, times 2 P - 3: B of all segments but the
 //                   last, then M of these but the first

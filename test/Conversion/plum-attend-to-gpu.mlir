@@ -52,24 +52,50 @@
 // AMPERE-NOT: stmatrix
 // AMPERE-NOT: mbarrier
 
-// A warpgroup multiplies by wgmma: 2 steps of 16 channels, 4 of 16 keys. What was
-// copied is made known to it before the barrier, and queries are read in each
-// turn: they must not be a left operand that stays the same.
-// WIDE: llvm.func @plum_attention_attend64(
+// A warpgroup multiplies by wgmma, another copies. Rows of f32 are stored, and
+// made known to wgmma; others arrive by themselves.
+// WIDE: llvm.func @plum_attention_attend64({{.*}}nvvm.maxnreg = 128{{.*}}plum.threads = 256
+// WIDE-COUNT-12: mbarrier.init.shared.b64
+// WIDE: "bar.sync $0, 256;"
+// WIDE: setmaxnreg.dec.sync.aligned.u32 48
 // WIDE: scf.for
+// WIDE: mbarrier.try_wait
+// WIDE: llvm.store {{.*}} : vector<4xi32>, !llvm.ptr<3>
+// WIDE-COUNT-16: cp.async.cg.shared.global
 // WIDE: cp.async.wait_group 0
 // WIDE: fence.proxy.async.shared::cta
-// WIDE: "bar.sync $0, 128;"
-// WIDE-COUNT-2: ldmatrix.sync.aligned.m8n8.x4.shared.b16
-// WIDE: wgmma.fence
-// WIDE-COUNT-2: wgmma.mma_async.sync.aligned.m64n64k16
+// WIDE: mbarrier.arrive.shared.b64
+// WIDE: cp.async.mbarrier.arrive.noinc
+
+// Scores of the first tile: 2 steps of 16 channels, queries in shared memory.
+// WIDE: setmaxnreg.inc.sync.aligned.u32 208
+// WIDE: fence.proxy.async.shared::cta
+// WIDE-NEXT: arith.constant
+// WIDE-NEXT: "bar.sync $0, 128;"
+// WIDE-COUNT-2: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {{.*}}}, $64, $65, {{[01]}}, 1, 1, 0, 0;
 // WIDE-NOT: wgmma.mma_async
 // WIDE: wgmma.wait_group.sync.aligned 0
 // WIDE: ex2.approx.ftz.f32
-// WIDE: wgmma.fence
-// WIDE-COUNT-4: wgmma.mma_async.sync.aligned.m64n16k16
+
+// Then those of each next one beside the sums of the one before, 8 steps of 16
+// keys. Exponentials are made before these are waited for: ptxas must not put
+// them off. First tiles that every row sees, then those that are masked.
+// WIDE: scf.for
+// WIDE-COUNT-2: wgmma.mma_async.sync.aligned.m64n128k16
+// WIDE-COUNT-8: wgmma.mma_async.sync.aligned.m64n16k16
+// WIDE-NOT: wgmma.mma_async
+// WIDE: "wgmma.wait_group.sync.aligned 1;"
+// WIDE-NOT: 0xFF800000
+// WIDE-COUNT-66: ex2.approx.ftz.f32
+// WIDE: PLUM_WAIT_${:uid}: wgmma.wait_group.sync.aligned 0; setp.lt.f32
+// WIDE: vote.sync.any
+// WIDE: scf.for
+// WIDE: "wgmma.wait_group.sync.aligned 1;"
+// WIDE: 0xFF800000
+// WIDE: scf.yield
+// WIDE-COUNT-8: wgmma.mma_async.sync.aligned.m64n16k16
 // WIDE-NOT: mma.sync
-// WIDE: wgmma.wait_group.sync.aligned 0
+// WIDE: rcp.approx.ftz.f32
 // WIDE: llvm.func @plum_attention_carry(
 
 // STEP-NOT: plum.form = "chunk"

@@ -84,10 +84,13 @@ protected:
 
 INSTANTIATE_TEST_SUITE_P(
     All, GpuAttend,
-    testing::Values(std::pair("sm_90a", 64), std::pair("sm_90a", 0),
-                    std::pair("sm_80", 64), std::pair("sm_80", 0)),
+    testing::Values(std::pair("sm_90a", 128), std::pair("sm_90a", 64),
+                    std::pair("sm_90a", 0), std::pair("sm_80", 64),
+                    std::pair("sm_80", 0)),
     [](const auto &info) {
-      return info.param.first + (info.param.second ? "_chunk" : "_step");
+      const int64_t chunk = info.param.second;
+      return info.param.first +
+             (chunk ? "_chunk" + std::to_string(chunk) : "_step");
     });
 
 TEST_P(GpuAttend, Lengths) {
@@ -194,7 +197,7 @@ TEST_P(GpuAttend, WidthsBetween) {
     }
 }
 
-// One warp, and two warpgroups.
+// One warp, and eight.
 TEST(GpuAttendChunks, OtherSizes) {
   for (int64_t chunk : {16, 128})
     for (std::string target : {"sm_90a", "sm_80"}) {
@@ -214,8 +217,10 @@ TEST_P(GpuAttend, Latents) {
     run.heads = 20;
     run.listHeads = 1;
     run.lengths = {1, GetParam().second ? 66 : 2};
-    if (GetParam().second)
+    if (GetParam().second) {
       run.heads = 2;
+      run.chunk = 64; // With 128 tokens there is no room for such rows.
+    }
     run.packed = true;
     run.past = {100, 31};
     run.scale = 0.5;
@@ -238,6 +243,48 @@ TEST_P(GpuAttend, HeadsShareOneOfTheLists) {
       run.apart = lists == 2;
       emulate(run);
     }
+}
+
+// 64 rows of a block, all of them used and not; a share of the keys for each of
+// two blocks.
+TEST(GpuAttendHeads, ShareLatents) {
+  for (auto [heads, past] :
+       {std::pair(64, 100), std::pair(70, 9), std::pair(4, 1100)}) {
+    AttendRun run{.spec = latents(512, 64), .chunk = 0};
+    run.heads = heads;
+    run.listHeads = 1;
+    run.lengths = {1};
+    run.past = {past};
+    run.scale = 0.5;
+    emulate(run);
+  }
+}
+
+// Values that are no keys have a ring of their own; f32 rows.
+TEST(GpuAttendHeads, HaveLongValues) {
+  AttendRun run{.spec = sized(64, 384), .chunk = 0};
+  run.heads = 6;
+  run.listHeads = 2;
+  run.lengths = {2, 1};
+  run.packed = true;
+  run.past = {200, 64};
+  for (DType list : {DType::F32, DType::BF16}) {
+    run.list = list;
+    emulate(run);
+  }
+}
+
+// Queries have the sign of what scores are multiplied by.
+TEST_P(GpuAttend, NegativeFactors) {
+  for (const char *factor : {"-2 * scale", "-K^-0.5"}) {
+    AttendRun run = of(attention);
+    size_t at = run.spec.text.find("scale * q");
+    ASSERT_NE(at, std::string::npos);
+    run.spec.text.replace(at, 5, factor);
+    run.lengths = {70};
+    run.past = {70};
+    emulate(run);
+  }
 }
 
 TEST_P(GpuAttend, MathsAround) {

@@ -37,6 +37,7 @@ constexpr llvm::StringLiteral kThreadsAttr = "plum.threads";
 constexpr llvm::StringLiteral kSharedBytesAttr = "plum.shared_bytes";
 constexpr llvm::StringLiteral kBlobBytesAttr = "plum.blob_bytes";
 constexpr llvm::StringLiteral kSegmentBytesAttr = "plum.segment_bytes";
+constexpr llvm::StringLiteral kHeadBlockAttr = "plum.head_block";
 // And kRoleAttr, kChunkAttr, kMatmulsAttr, kFlopsAttr.
 
 } // namespace plum

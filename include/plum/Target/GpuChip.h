@@ -44,6 +44,12 @@ constexpr int64_t gpuChunkRows(int64_t keyDim) {
   return keyDim > 128 ? 32 : 64;
 }
 
+/// Tokens of a chunk that is compared with a list of such rows: two warpgroups
+/// share each tile of a list, where there is wgmma and a row is not too long.
+constexpr int64_t gpuTokensOfList(const GpuChip &chip, int64_t width) {
+  return chip.sm >= 90 && width <= 256 ? 128 : 64;
+}
+
 } // namespace plum
 
 #endif // PLUM_TARGET_GPUCHIP_H

@@ -20,10 +20,19 @@ using namespace plum::gpu;
 static constexpr double kLog2e = std::numbers::log2e;
 
 KernelShape AttendEmitter::attend() {
-  rowWarp = p.divu(warp, shape.columnWarps);
-  columnWarp = p.remu(warp, shape.columnWarps);
+  if (shape.heads()) { // Warpgroups have the same rows.
+    rowWarp = p.remu(warp, shape.rowWarps);
+    columnWarp = p.divu(warp, shape.rowWarps);
+  } else {
+    rowWarp = p.divu(warp, shape.columnWarps);
+    columnWarp = p.remu(warp, shape.columnWarps);
+  }
   coordinates();
   forSequence([&] { block(); });
+  if (shape.wide)
+    return {.threads = shape.threads() + AttendShape::kProducers,
+            .registers = shape.launchRegisters(),
+            .sharedBytes = shape.bytes};
   return {.threads = shape.threads(),
           .registers = kMostRegisters,
           .sharedBytes = shape.bytes};
@@ -40,13 +49,20 @@ void AttendEmitter::coordinates() {
     place = tokenAt(p, id);
     return;
   }
-  head = take(id, heads);
-  // Those that see most come first, so that no long one is left at the end.
   Value chunks = p.argument(ARG(chunks), i32);
   Value packed = p.cmp(arith::CmpIPredicate::ne,
                        p.argument(ARG(cu_seqlens), p.getI64Type()), p.i64(0));
   Value count =
       p.select(packed, chunks, p.mul(chunks, p.argument(ARG(sequences), i32)));
+  // Some heads after others, so that blocks that run at a time share what the
+  // L2 has of lists. Of these, chunks that see most come first: no long one is
+  // left at the end.
+  constexpr int64_t kTogether = 8;
+  Value rest = id;
+  id = take(rest, p.mul(count, kTogether));
+  Value first = p.mul(rest, kTogether);
+  Value some = p.minimum(p.sub(heads, first), p.i32(kTogether));
+  head = p.add(first, take(id, some));
   place = chunkAt(p, p.sub(p.sub(count, p.i32(1)), id), shape.chunk);
 }
 
@@ -78,7 +94,12 @@ std::pair<Value, Value> AttendEmitter::seeLists() {
 
 void AttendEmitter::block() {
   auto [first, end] = seeLists();
-  auto work = [&] {
+  if (shape.wide && !shape.step())
+    // With no keys at all, a tile of which nothing is seen.
+    return wideBlock(first, p.maximum(end, p.i32(1)));
+  auto work = [&, first = first, end = end] {
+    if (shape.wide)
+      return wideBlock(first, end);
     startCopies(first, end);
     makeQueries();
     p.barrier(int64_t(0), shape.threads());
@@ -101,40 +122,62 @@ void AttendEmitter::block() {
 // Queries
 //===----------------------------------------------------------------------===//
 
-void AttendEmitter::makeQueries() {
-  p.loop(p.i32(0), p.i32(shape.rows()), shape.threads() / 8, [&](Value base) {
-    Value row = p.add(base, p.shr(tid, 3));
-    auto [token, rowHead] = tokenAndHead(row);
-    maths.begin(place.inputSequence, token, rowHead);
-    for (auto [i, query] : llvm::enumerate(layer.queries)) {
-      const int64_t width = layer.keyDim(i);
-      Values elements = maths.all(query);
-      // A piece behind the row is its last again; keys have zeros there.
-      for (int64_t n = 0; n < LaneRows::pieces(width); ++n)
-        maths.ifHas(layer.padded(width), n, [&] {
-          Value piece = maths.piece(n);
-          Value offset = p.add(pieceOffset(p, row, p.bitAnd(piece, 7)),
-                               p.mul(p.shr(piece, 3), shape.rows() * 128));
-          p.store(p.vector(packEight(p, ArrayRef(elements).slice(8 * n, 8))),
-                  p.at(p.shared(shape.queryAt[i]), offset));
-        });
-    }
-    if (!layer.factor)
-      return;
-    Value scale =
-        p.fmul(maths.get(layer.factor)[0], p.f32(layer.constant * kLog2e));
+AttendEmitter::Query AttendEmitter::makeQuery(Value row) {
+  auto [token, rowHead] = tokenAndHead(row);
+  maths.begin(place.inputSequence, token, rowHead);
+  // Scores have a factor above 0, and queries its sign: so the largest is the
+  // largest before and after.
+  Value scale = p.f32(layer.constant * kLog2e);
+  if (layer.factor)
+    scale = p.fmul(maths.get(layer.factor)[0], scale);
+  Value sign = p.select(p.fcmp(arith::CmpFPredicate::OLT, scale, p.f32(0)),
+                        p.i32(int32_t(0x80008000)), p.i32(0));
+  Query made{row, p.fmax(p.fabs(scale), p.f32(1e-30)), {}};
+  for (Value query : layer.queries) {
+    Values elements = maths.all(query);
+    Values &pairs = made.pairs.emplace_back();
+    for (size_t i = 0; i < elements.size(); i += 2)
+      pairs.push_back(p.bitXor(p.pack(elements[i], elements[i + 1]), sign));
+  }
+  return made;
+}
+
+void AttendEmitter::storeQuery(const Query &made) {
+  for (auto [i, pairs] : llvm::enumerate(made.pairs)) {
+    const int64_t width = layer.keyDim(i);
+    // A piece behind the row is its last again; keys have zeros there.
+    for (int64_t n = 0; n < LaneRows::pieces(width); ++n)
+      maths.ifHas(layer.padded(width), n, [&] {
+        Value piece = maths.piece(n);
+        Value offset = p.add(pieceOffset(p, made.row, p.bitAnd(piece, 7)),
+                             p.mul(p.shr(piece, 3), shape.rows() * 128));
+        p.store(p.vector(ArrayRef(pairs).slice(4 * n, 4)),
+                p.at(p.shared(shape.queryAt[i]), offset));
+      });
+  }
+  if (layer.factor)
     p.ifThen(p.eq(maths.piece(0), p.i32(0)), [&] {
-      p.store(scale, p.at(p.shared(shape.factorsAt), p.shl(row, 2)));
+      p.store(made.factor, p.at(p.shared(shape.factorsAt), p.shl(made.row, 2)));
     });
-  });
+}
+
+/// All are asked for before the first is waited for.
+void AttendEmitter::makeQueries() {
+  const int64_t together = shape.threads() / 8;
+  SmallVector<Query> made;
+  for (int64_t first = 0; first < shape.rows(); first += together)
+    made.push_back(makeQuery(p.add(p.shr(tid, 3), first)));
+  for (const Query &each : made)
+    storeQuery(each);
 }
 
 void AttendEmitter::readFactors() {
   for (int64_t half : {0, 1})
-    factor[half] = layer.factor
-                       ? p.load(p.getF32Type(), p.at(p.shared(shape.factorsAt),
-                                                     p.shl(rowOf(half), 2)))
-                       : p.f32(layer.constant * kLog2e);
+    factor[half] =
+        layer.factor
+            ? p.load(p.getF32Type(),
+                     p.at(p.shared(shape.factorsAt), p.shl(rowOf(half), 2)))
+            : p.f32(std::max(std::abs(layer.constant * kLog2e), 1e-30));
   if (!shape.hold)
     return;
   for (unsigned i = 0; i < layer.queries.size(); ++i) {
@@ -153,6 +196,8 @@ void AttendEmitter::exchangeTotals() {
   for (Value &x : total)
     for (int64_t mask : {1, 2})
       x = p.fadd(x, p.shuffleXor(x, mask));
+  if (shape.heads())
+    return;
   p.barrier(int64_t(0), shape.threads());
   if (shape.columnWarps == 1)
     return;
@@ -233,7 +278,8 @@ void AttendEmitter::storePart() {
           p.ifThen(p.lt(columnWarp, p.i32(shape.columnWarps - 1)), store);
       }
       p.ifThen(p.both(p.eq(t, p.i32(0)), p.eq(columnWarp, p.i32(0))), [&] {
-        p.store(p.vector({largest[half], total[half]}), p.at(to, V * 4));
+        p.store(p.vector({baseOf(largest[half], half).exponent, total[half]}),
+                p.at(to, V * 4));
       });
     });
 }

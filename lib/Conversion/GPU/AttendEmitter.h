@@ -15,7 +15,8 @@
 // token, heads that share its lists and one of the splits of them. Files:
 // AttendLayer (the layer, sizes), LaneRows (a token's own maths), AttendRows
 // (carry, append, merge), AttendTiles (copies and products of attend),
-// AttendBlock (its frame), AttendExact (attend in plain fp32).
+// AttendWide (the same by warpgroups and wgmma), AttendHeads (of heads that
+// share lists), AttendBlock (its frame), AttendExact (attend in plain fp32).
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,6 +63,13 @@ private:
   /// Index into inputs of a row's token, and its head; of a row that there is
   /// nothing for, those of the last.
   std::pair<Value, Value> tokenAndHead(Value row);
+  /// Of a row, as tensor cores read it: pairs of each query, 8 lanes a row.
+  struct Query {
+    Value row, factor;
+    llvm::SmallVector<Values> pairs;
+  };
+  Query makeQuery(Value row);
+  void storeQuery(const Query &made);
   void makeQueries();
   void readFactors();
   void exchangeTotals();
@@ -76,17 +84,70 @@ private:
                      llvm::ArrayRef<Value> keys);
   void exactPart(Value ownHead);
 
+  /// What was summed before is to be multiplied by, rows g and g + 8.
+  using Scales = std::array<Value, 2>;
+
+  //===--- AttendWide.cpp -------------------------------------------------===//
+  enum class Ring { Keys, Values };
+  /// A stage of the rings, and the parity of its barriers' phase.
+  struct Turn {
+    Value stage, parity;
+  };
+  void wideBlock(Value firstTile, Value endTile);
+  void initBarriers();
+  Value barrierOf(Ring ring, bool empty, Value stage);
+  Turn next(Turn turn);
+  void acquire(Ring ring, Turn turn);
+  void release(Ring ring, Turn turn);
+  void produce(Value firstTile, Value endTile);
+  void produceList(unsigned list, Value tile, Turn turn);
+  void arrive(llvm::ArrayRef<unsigned> each, Value full);
+  const ListPlace &placeOf(unsigned list) const;
+  void consume(Value tiles);
+  /// The weights of a tile, and what was made with those of the one before.
+  Values turnOf(Value tile, Values w, Turn before, Turn now, bool masked);
+  Values startScores(Value stage);
+  void startSums(llvm::ArrayRef<Value> w, Value stage);
+  void waitSums(llvm::ArrayRef<Value> w, Values &x);
+  /// Whose stage a tile's values are in.
+  Ring valuesRing() const {
+    return layer.valuesAreKeys() ? Ring::Keys : Ring::Values;
+  }
+  /// `w` and sums, past a fence: products read and write them next.
+  void fenceSums(Values &w);
+
+  //===--- AttendHeads.cpp ------------------------------------------------===//
+  void consumeHeads(Value firstTile, Value endTile);
+  void lead(Value firstTile, Value endTile);
+  void follow(Value firstTile, Value endTile);
+  void giveWeights(llvm::ArrayRef<Value> w, const Scales &keep);
+  Values takeWeights(Scales &keep);
+
   //===--- AttendTiles.cpp ------------------------------------------------===//
   /// Copies a tile of every list into a stage, those after the last key as 0.
   void fetch(Value tile, Value stage);
   void fetchList(unsigned number, Value tile, Value stage);
   void startCopies(Value firstTile, Value endTile);
+  void startLoop();
   void loop(Value firstTile, Value endTile);
   Values scores(Value stage);
-  Values wideScores(Value stage);
-  void softmax(Values &x, Value firstKey);
+  /// Scores of keys that a row must not see become -inf.
+  void mask(Values &x, Value firstKey);
+  /// The same for a tile that may have none.
+  void maskSome(Values &x, Value firstKey);
+  Values pack(llvm::ArrayRef<Value> x);
+  /// How many keys every row sees.
+  Value seenByAll();
+  /// What is taken from a row's exponents, and the factor of its scores.
+  struct Base {
+    Value exponent, factor;
+  };
+  Base baseOf(Value most, int64_t half);
+  /// Makes weights of scores.
+  Scales softmax(Values &x);
+  void rescale(const Scales &keep);
   /// The largest of each row's, of all warps that have the row.
-  void shareMaxima(Value (&most)[2]);
+  void shareMaxima(llvm::MutableArrayRef<Value> most);
   /// The weights of all keys of the tile as a left operand.
   Values weights(llvm::ArrayRef<Value> x);
   void addValues(llvm::ArrayRef<Value> w, Value stage);
@@ -96,7 +157,9 @@ private:
   const ListPlace &placeOf(unsigned list) { return lists[numberOf(list)]; }
   /// Of the warps that have the same rows.
   void teamBarrier();
-  int64_t share() const { return shape.keys / shape.columnWarps; }
+  int64_t share() const {
+    return shape.wide ? shape.keys : shape.keys / shape.columnWarps;
+  }
   int64_t part() const { return layer.padded(V) / shape.columnWarps; }
   /// Row g or g + 8 of the warp, in the block.
   Value rowOf(int64_t half) {

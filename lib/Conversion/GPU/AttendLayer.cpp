@@ -252,6 +252,62 @@ static void place(AttendShape &shape, const AttendLayer &layer) {
   shape.bytes =
       shape.exchangeAt +
       (shape.columnWarps > 1 ? shape.rows() * shape.columnWarps * 4 : 0);
+  if (!shape.wide)
+    return;
+  shape.barriersAt = llvm::alignTo(shape.bytes, 8);
+  shape.bytes = shape.barriersAt + 4 * shape.stages * 8;
+}
+
+/// Warpgroups with 64 rows each, if they have the registers: sums, scores and
+/// weights of a tile, and some numbers. Two stages are enough where keys and
+/// values have rings of their own: while a tile's scores are made, its values
+/// and the next keys arrive. The first choice is the longest tile.
+static bool chooseWide(AttendShape &shape, const AttendLayer &layer,
+                       int64_t most, bool twice) {
+  shape.wide = true;
+  shape.twice = twice;
+  if (twice) {
+    most = most / 2 - 1024; // What is kept for each block.
+    if (shape.rowWarps > 4 || layer.valueDim() > 128)
+      return false;
+  }
+  shape.columnWarps = 1;
+  for (unsigned list : layer.read())
+    if (layer.lists[list].width % 16 || layer.lists[list].width > 256)
+      return false;
+  for (int64_t keys : {128, 64}) {
+    const int64_t registers = layer.valueDim() / 2 + keys / 2 + keys / 4;
+    if (registers + 40 > shape.teamRegisters())
+      continue;
+    shape.keys = keys;
+    for (int64_t stages : {3, 2}) {
+      shape.stages = stages;
+      place(shape, layer);
+      if (shape.bytes <= most)
+        return true;
+    }
+  }
+  return false;
+}
+
+/// Long values, as latents are: two warpgroups have 64 heads of a token, each
+/// half of the columns. Few heads take no longer than their list does to
+/// arrive.
+static bool chooseHeads(AttendShape &shape, const AttendLayer &layer,
+                        int64_t most) {
+  const int64_t V = layer.valueDim();
+  if (V <= 256 || V > 512 || V % 128)
+    return false;
+  for (unsigned list : layer.read())
+    if (layer.lists[list].width % 16)
+      return false;
+  shape.wide = true;
+  shape.rowWarps = 4;
+  shape.columnWarps = 2;
+  shape.splits = 32;
+  shape.leastTiles = 16;
+  place(shape, layer);
+  return shape.bytes <= most;
 }
 
 FailureOr<AttendShape> AttendShape::choose(const AttendLayer &layer, Chip chip,
@@ -269,6 +325,14 @@ FailureOr<AttendShape> AttendShape::choose(const AttendLayer &layer, Chip chip,
            << " has no kernel for a GPU beside a state that grows, expected a "
               "multiple of 16 up to 128";
   shape.rowWarps = shape.step() ? 1 : chunk / 16;
+  if (AttendShape wide = shape;
+      chip.hopper() && !shape.step() && chunk % 64 == 0 &&
+      (chooseWide(wide, layer, most, /*twice=*/true) ||
+       chooseWide(wide, layer, most, /*twice=*/false)))
+    return wide;
+  if (AttendShape heads = shape;
+      chip.hopper() && shape.step() && chooseHeads(heads, layer, most))
+    return heads;
   // Sums of a warp: 16 rows of at most 256 columns, in blocks of eight warps or
   // fewer, whose threads can have all registers. Single tokens are waited for,
   // so warps share what little there is.
@@ -283,14 +347,7 @@ FailureOr<AttendShape> AttendShape::choose(const AttendLayer &layer, Chip chip,
       shape.keys = keys;
       shape.columnWarps = warps;
       const int64_t registers = K / 4 + V / warps / 2 + keys / warps / 2;
-      // A warpgroup has the rows and nothing else in registers than products
-      // need: the right operands stay in shared memory, queries come again for
-      // each tile.
-      shape.wide = chip.hopper() && shape.rowWarps % 4 == 0 && warps == 1 &&
-                   registers <= 160;
-      // Not held for wgmma: ptxas (13.0) lets another left operand have the
-      // registers of one that stays the same from turn to turn.
-      shape.hold = !shape.wide && registers <= 128;
+      shape.hold = registers <= 128;
       for (int64_t stages : {3, 2}) {
         if (stages > 2 && !shape.step())
           continue;

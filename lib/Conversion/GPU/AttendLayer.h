@@ -52,6 +52,7 @@ struct AttendLayer {
   static int64_t padded(int64_t width) { return llvm::alignTo(width, 16); }
   /// Lists that attend reads, each once: those of keys, then that of values.
   llvm::SmallVector<unsigned> read() const;
+  bool valuesAreKeys() const { return llvm::is_contained(keys, values); }
 
   //===--- plum_gpu_args --------------------------------------------------===//
   int64_t tensorOf(mlir::BlockArgument argument) const;
@@ -78,17 +79,30 @@ struct AttendShape {
   /// written as well.
   int64_t leastTiles = 1;
   bool hold = false; ///< Queries stay in registers.
-  bool wide = false; ///< Products by wgmma.
+  /// Products by wgmma: a warpgroup has 64 rows, and one behind all copies.
+  /// With columnWarps of 2, two have the same rows, which are heads of a token:
+  /// AttendHeads.cpp.
+  bool wide = false;
+  bool twice = false; ///< Two such blocks fit on a multiprocessor.
   // Shared memory.
   llvm::SmallVector<int64_t> queryAt; ///< A tile for each query.
   llvm::SmallVector<int64_t> tileAt;  ///< In a stage: of each of read().
   int64_t stagesAt = 0, stageBytes = 0;
-  int64_t factorsAt = 0, weightsAt = 0, exchangeAt = 0, bytes = 0;
+  int64_t factorsAt = 0, weightsAt = 0, exchangeAt = 0, barriersAt = 0;
+  int64_t bytes = 0;
 
   int64_t rows() const { return 16 * rowWarps; }
   int64_t warps() const { return rowWarps * columnWarps; }
+  /// Those with rows; `wide`: kProducers more are launched.
   int64_t threads() const { return 32 * warps(); }
+  static constexpr int64_t kProducers = 128;
+  /// Of a thread, of all that a multiprocessor has: at the launch, and when
+  /// producers have given theirs away.
+  int64_t launchRegisters() const { return twice ? 128 : 168; }
+  int64_t teamRegisters() const { return twice ? 208 : 224; }
+  int64_t producerRegisters() const { return twice ? 48 : 56; }
   bool step() const { return chunk == 1; }
+  bool heads() const { return wide && step(); }
   /// Bytes of what the blocks of a token and head leave for `merge`: for each
   /// split the sums [V], the largest score and the sum of weights.
   static int64_t partBytes(const AttendLayer &layer) {

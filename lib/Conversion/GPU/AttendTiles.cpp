@@ -113,8 +113,6 @@ void AttendEmitter::startCopies(Value firstTile, Value endTile) {
 //===----------------------------------------------------------------------===//
 
 Values AttendEmitter::scores(Value stage) {
-  if (shape.wide)
-    return wideScores(stage);
   Values x(share() / 2, p.f32(0));
   int64_t at = 0;
   for (auto [i, list] : llvm::enumerate(layer.keys)) {
@@ -130,42 +128,9 @@ Values AttendEmitter::scores(Value stage) {
   return x;
 }
 
-/// A warpgroup's, by wgmma; they are waited for.
-Values AttendEmitter::wideScores(Value stage) {
-  Values x(shape.keys / 2, p.undefined()), queries;
-  for (unsigned i = 0; i < layer.keys.size(); ++i) {
-    Panels from{p.shared(shape.queryAt[i]), shape.rows(), lane};
-    for (int64_t J = 0; J < layer.padded(layer.keyDim(i)) / 16; ++J)
-      queries.append(leftOperand(p, from, p.shl(rowWarp, 4), J));
-  }
-  queries = p.wgmmaFence(queries);
-  int64_t at = 0;
-  for (auto [i, list] : llvm::enumerate(layer.keys)) {
-    const int64_t count = layer.padded(layer.keyDim(i)) / 4;
-    x = multiplyWide(p, ArrayRef(queries).slice(at, count), tileOf(list, stage),
-                     x, /*zero=*/i == 0,
-                     /*transposed=*/false);
-    at += count;
-  }
-  p.wgmmaCommit();
-  return p.wgmmaWait(0, x);
-}
-
 /// sums + w values, of the tile in a stage.
 void AttendEmitter::addValues(ArrayRef<Value> w, Value stage) {
   Panels values = tileOf(layer.values, stage);
-  if (shape.wide) {
-    Values written(w);
-    written.append(sums);
-    written = p.wgmmaFence(written);
-    ArrayRef<Value> all = written;
-    sums = multiplyWide(p, all.take_front(w.size()), values,
-                        Values(all.drop_front(w.size())), /*zero=*/false,
-                        /*transposed=*/true);
-    p.wgmmaCommit();
-    sums = p.wgmmaWait(0, sums);
-    return;
-  }
   Value firstBlock;
   if (shape.columnWarps > 1 && part() % 64 == 0)
     values.base =
@@ -175,11 +140,11 @@ void AttendEmitter::addValues(ArrayRef<Value> w, Value stage) {
   sums = multiply(p, w, values, sums, true, firstBlock);
 }
 
-void AttendEmitter::shareMaxima(Value (&most)[2]) {
+void AttendEmitter::shareMaxima(MutableArrayRef<Value> most) {
   for (Value &m : most)
     for (int64_t mask : {1, 2})
       m = p.fmax(m, p.shuffleXor(m, mask));
-  if (shape.columnWarps == 1)
+  if (shape.wide || shape.columnWarps == 1)
     return;
   const int64_t pitch = shape.columnWarps * 4;
   auto at = [&](int64_t half) {
@@ -198,52 +163,111 @@ void AttendEmitter::shareMaxima(Value (&most)[2]) {
   }
 }
 
-void AttendEmitter::softmax(Values &x, Value firstKey) {
+Value AttendEmitter::seenByAll() {
+  return shape.step()
+             ? keyCount
+             : p.add(p.add(past, place.begin), layer.attend.seesOwn() ? 1 : 0);
+}
+
+void AttendEmitter::mask(Values &x, Value firstKey) {
+  Value mine = p.add(p.add(firstKey, p.mul(columnWarp, share())), p.shl(t, 1));
   for (size_t i = 0; i < x.size(); ++i)
-    x[i] = p.fmul(x[i], factor[i % 4 / 2]);
-  // Few tiles have anything that some row must not see.
+    x[i] =
+        p.select(p.lt(p.add(mine, int64_t(i) / 4 * 8 + i % 2), seen[i % 4 / 2]),
+                 x[i], p.f32(-std::numeric_limits<double>::infinity()));
+}
+
+/// Few tiles have anything that some row must not see.
+void AttendEmitter::maskSome(Values &x, Value firstKey) {
   SmallVector<Type> types(x.size(), p.getF32Type());
-  Value least = shape.step() ? keyCount
-                             : p.add(p.add(past, place.begin),
-                                     layer.attend.seesOwn() ? 1 : 0);
   x = p.ifElse(
-      p.lt(least, p.add(firstKey, shape.keys)), types,
+      p.lt(seenByAll(), p.add(firstKey, shape.keys)), types,
       [&] {
-        Value mine =
-            p.add(p.add(firstKey, p.mul(columnWarp, share())), p.shl(t, 1));
-        Values kept;
-        for (size_t i = 0; i < x.size(); ++i)
-          kept.push_back(p.select(
-              p.lt(p.add(mine, int64_t(i) / 4 * 8 + i % 2), seen[i % 4 / 2]),
-              x[i], p.f32(-std::numeric_limits<double>::infinity())));
-        return kept;
+        Values masked = x;
+        mask(masked, firstKey);
+        return masked;
       },
       [&] { return x; });
-  Value most[2];
+}
+
+/// x times the row's factor is as exact as an fma has it, but for huge scores:
+/// there only the largest counts, and a power of two leaves differences as they
+/// are.
+AttendEmitter::Base AttendEmitter::baseOf(Value most, int64_t half) {
+  Value scaled = p.fmul(most, factor[half]);
+  Value isHuge =
+      p.fcmp(arith::CmpFPredicate::OGT, p.fabs(scaled), p.f32(double(1 << 30)));
+  Value power = p.floatOf(p.bitAnd(p.bitsOf(factor[half]), 0x7f800000));
+  return {p.select(isHuge, p.fmul(most, power), scaled),
+          p.select(isHuge, power, factor[half])};
+}
+
+/// Weights are 2^(x - m) for an m that follows the largest x only when that is
+/// more than 2^kLag larger: as few tiles are, sums are seldom scaled.
+AttendEmitter::Scales AttendEmitter::softmax(Values &x) {
+  constexpr double kLag = 8;
+  Value most[4], sum[4]; // Two chains for each row.
+  auto chain = [](size_t i) { return i % 4 / 2 + i / 4 % 2 * 2; };
   for (size_t i = 0; i < x.size(); ++i) {
-    Value &m = most[i % 4 / 2];
+    Value &m = most[chain(i)];
     m = m ? p.fmax(m, x[i]) : x[i];
   }
-  shareMaxima(most);
-  Value keep[2];
+  for (int64_t half : {0, 1})
+    if (most[half + 2])
+      most[half] = p.fmax(most[half], most[half + 2]);
+  shareMaxima(MutableArrayRef(most).take_front(2));
+  Scales keep;
+  Base base[2];
   for (int64_t half : {0, 1}) {
-    Value now = p.fmax(largest[half], most[half]);
-    keep[half] = p.ex2(p.fsub(largest[half], now));
-    largest[half] = now;
+    Base before = baseOf(largest[half], half), now = baseOf(most[half], half);
+    Value follows = p.fcmp(arith::CmpFPredicate::UGT, now.exponent,
+                           p.fadd(before.exponent, p.f32(kLag)));
+    largest[half] = p.select(follows, most[half], largest[half]);
+    base[half] = {p.select(follows, now.exponent, before.exponent),
+                  p.select(follows, now.factor, before.factor)};
+    keep[half] =
+        p.fmin(p.ex2(p.fsub(before.exponent, base[half].exponent)), p.f32(1));
     total[half] = p.fmul(total[half], keep[half]);
+    base[half].exponent = p.fneg(base[half].exponent);
   }
   for (size_t i = 0; i < x.size(); ++i) {
-    x[i] = p.ex2(p.fsub(x[i], largest[i % 4 / 2]));
-    total[i % 4 / 2] = p.fadd(total[i % 4 / 2], x[i]);
+    const Base &b = base[i % 4 / 2];
+    x[i] = p.ex2(p.fma(x[i], b.factor, b.exponent));
+    Value &s = sum[chain(i)];
+    s = s ? p.fadd(s, x[i]) : x[i];
   }
-  for (size_t i = 0; i < sums.size(); ++i)
-    sums[i] = p.fmul(sums[i], keep[i % 4 / 2]);
+  for (int64_t half : {0, 1}) {
+    if (sum[half + 2])
+      sum[half] = p.fadd(sum[half], sum[half + 2]);
+    total[half] = p.fadd(total[half], sum[half]);
+  }
+  return keep;
+}
+
+void AttendEmitter::rescale(const Scales &keep) {
+  Value some =
+      p.fcmp(arith::CmpFPredicate::ULT, p.fmin(keep[0], keep[1]), p.f32(1));
+  SmallVector<Type> types(sums.size(), p.getF32Type());
+  sums = p.ifElse(
+      p.anyLane(some), types,
+      [&] {
+        Values scaled;
+        for (size_t i = 0; i < sums.size(); ++i)
+          scaled.push_back(p.fmul(sums[i], keep[i % 4 / 2]));
+        return scaled;
+      },
+      [&] { return sums; });
+}
+
+Values AttendEmitter::pack(ArrayRef<Value> x) {
+  Values pairs;
+  for (size_t i = 0; i < x.size(); i += 2)
+    pairs.push_back(p.pack(x[i], x[i + 1]));
+  return pairs;
 }
 
 Values AttendEmitter::weights(ArrayRef<Value> x) {
-  Values own;
-  for (size_t i = 0; i < x.size(); i += 2)
-    own.push_back(p.pack(x[i], x[i + 1]));
+  Values own = pack(x);
   if (shape.columnWarps == 1)
     return own;
   Panels all{p.shared(shape.weightsAt), shape.rows(), lane};
@@ -261,10 +285,19 @@ Values AttendEmitter::weights(ArrayRef<Value> x) {
 // The loop
 //===----------------------------------------------------------------------===//
 
+void AttendEmitter::startLoop() {
+  sums.assign(part() / 2, p.f32(0));
+  for (int64_t half : {0, 1}) {
+    // Less than any score, and a number when it is scaled.
+    largest[half] = p.fmul(p.f32(-1e38), p.fmin(p.f32(1), p.rcp(factor[half])));
+    total[half] = p.f32(0);
+  }
+}
+
 void AttendEmitter::loop(Value firstTile, Value endTile) {
-  Values init(part() / 2, p.f32(0));
-  // A difference of two of them is a number.
-  init.append({p.f32(-3e38), p.f32(-3e38), p.f32(0), p.f32(0), p.i32(0)});
+  startLoop();
+  Values init = sums;
+  init.append({largest[0], largest[1], total[0], total[1], p.i32(0)});
   auto take = [&](ValueRange state) {
     const size_t n = part() / 2;
     sums = Values(state.take_front(n));
@@ -278,8 +311,6 @@ void AttendEmitter::loop(Value firstTile, Value endTile) {
         take(state);
         Value stage = state.back();
         p.copyWait(shape.stages - 2);
-        if (shape.wide)
-          p.fenceAsync(); // wgmma reads past the caches of threads.
         p.barrier(int64_t(0), shape.threads());
         Value next = p.add(tile, shape.stages - 1);
         Value before = p.select(p.eq(stage, p.i32(0)), p.i32(shape.stages - 1),
@@ -287,7 +318,8 @@ void AttendEmitter::loop(Value firstTile, Value endTile) {
         p.ifThen(p.lt(next, endTile), [&] { fetch(next, before); });
         p.copyCommit();
         Values x = scores(stage);
-        softmax(x, p.mul(tile, shape.keys));
+        maskSome(x, p.mul(tile, shape.keys));
+        rescale(softmax(x));
         addValues(weights(x), stage);
         Values out = sums;
         out.append({largest[0], largest[1], total[0], total[1]});

@@ -74,6 +74,9 @@ struct AttendToGPUPass
     if (step) {
       const int64_t bytes = shape->splits * AttendShape::partBytes(layer);
       attend->setAttr(kBlobBytesAttr, Builder(op).getI64IntegerAttr(bytes));
+      if (shape->heads())
+        attend->setAttr(kHeadBlockAttr,
+                        Builder(op).getI64IntegerAttr(shape->rows()));
       make("merge", each, 1, emitter(&AttendEmitter::merge));
     }
     return result;

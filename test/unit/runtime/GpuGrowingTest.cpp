@@ -137,6 +137,19 @@ TEST(GpuGrowingPlan, ArgumentsOfLists) {
   EXPECT_EQ(std::memcmp(&plan->args.tensors[7], &after, sizeof after), 0);
 }
 
+TEST(GpuGrowingPlan, HeadsOfABlock) {
+  Manifest manifest = gpuManifest();
+  RunArgs args = shapes(2, 5, 96, 96, 2, 9);
+  for (auto [most, expected] : {std::pair(16, 16u), std::pair(64, 48u)}) {
+    manifest.kernels[2].headBlock = most;
+    Result<LaunchPlan> plan =
+        planLaunch(manifest, args, {.form = Form::Step}, 132);
+    ASSERT_TRUE(plan) << plan.error().str();
+    EXPECT_EQ(plan->args.head_block, expected);
+    EXPECT_EQ(plan->launches[1].grid, 2u * 5 * 96 / expected * 16);
+  }
+}
+
 TEST(GpuGrowingPlan, TablesOfLists) {
   RunArgs args = shapes(1, 9, 4, 2, 0, 0);
   args.finalStates = {};

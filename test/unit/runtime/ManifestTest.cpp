@@ -151,11 +151,22 @@ TEST(Manifest, EachFieldOfAGpuKernelIsChecked) {
       {"/kernels/2/blob_bytes", removed, "'kernels[2].blob_bytes' is missing"},
       {"/kernels/2/segment_bytes", removed,
        "'kernels[2].segment_bytes' is missing"},
+      {"/kernels/2/head_block", 65,
+       "'kernels[2].head_block' is 65, expected at most 64"},
   };
   for (const Case &c : cases)
     EXPECT_EQ(errorAfter(c.pointer, c.value, toyGpuManifest()),
               std::string("m.json: error: ") + c.error)
         << c.pointer;
+  // Written only where it is not what it is as a rule.
+  Manifest manifest = toyGpuManifest();
+  manifest.kernels[0].headBlock = 64;
+  std::string text = writeManifest(manifest);
+  EXPECT_EQ(Json::parse(text)["kernels"][0]["head_block"], 64);
+  EXPECT_FALSE(Json::parse(text)["kernels"][1].contains("head_block"));
+  Result<Manifest> back = parseManifest(text, "m.json");
+  ASSERT_TRUE(back) << back.error().str();
+  EXPECT_EQ(*back, manifest);
   // Nobody asks a CPU kernel for them.
   EXPECT_EQ(errorAfter("/kernels/1/role", "sum"), "");
 }
