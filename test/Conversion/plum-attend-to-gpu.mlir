@@ -80,7 +80,10 @@
 // Then those of each next one beside the sums of the one before, 8 steps of 16
 // keys. Exponentials are made before these are waited for: ptxas must not put
 // them off. First tiles that every row sees, then those that are masked.
+// What was copied is made known to wgmma.
 // WIDE: scf.for
+// WIDE-COUNT-2: mbarrier.try_wait
+// WIDE: fence.proxy.async.shared::cta
 // WIDE-COUNT-2: wgmma.mma_async.sync.aligned.m64n128k16
 // WIDE-COUNT-8: wgmma.mma_async.sync.aligned.m64n16k16
 // WIDE-NOT: wgmma.mma_async
