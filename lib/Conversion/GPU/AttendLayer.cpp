@@ -104,16 +104,14 @@ static BlockArgument findBeyondBF16(AttendLayer &layer) {
   sources.insert_range(layer.attend.getQueries());
   for (const AttendLayer::List &list : layer.lists)
     sources.insert(list.row);
-  for (size_t i = 0; i < sources.size(); ++i) {
-    if (Operation *op = sources[i].getDefiningOp()) {
+  for (size_t i = 0; i < sources.size(); ++i)
+    if (Operation *op = sources[i].getDefiningOp())
       sources.insert(op->operand_begin(), op->operand_end());
-      continue;
-    }
-    auto argument = cast<BlockArgument>(sources[i]);
-    auto row = dyn_cast<VectorType>(argument.getType());
+  for (BlockArgument input : layer.op.argumentsOf(Role::Input)) {
+    auto row = dyn_cast<VectorType>(input.getType());
     if (row && row.getNumElements() > 1 && !row.getElementType().isBF16() &&
-        llvm::is_contained(layer.op.argumentsOf(Role::Input), argument))
-      return argument;
+        sources.contains(input))
+      return input;
   }
   return {};
 }

@@ -20,8 +20,8 @@ namespace plum::kernels {
 enum class WeightKind : int32_t { F32, BF16, MXFP4 };
 
 /// y[r, n] = x[r] . w[n]. With `heads` > 1 head h = n / (outs / heads) reads
-/// columns h * cols .. of x and row h * headRows + firstRow + n % (outs /
-/// heads) of w. With `choice`, row r reads row r / share of x and the weight
+/// columns h * headColumns .. of x and row h * headRows + firstRow + n % (outs
+/// / heads) of w. With `choice`, row r reads row r / share of x and the weight
 /// weights[choice[r]].
 struct DotsArgs {
   Rows x, y;
@@ -32,15 +32,18 @@ struct DotsArgs {
   const uint64_t *weights = nullptr, *scaleLists = nullptr; ///< By choice.
   int64_t rows = 0, cols = 0, outs = 0;
   int32_t heads = 1, share = 1;
-  int64_t headRows = 0, firstRow = 0;
+  int64_t headColumns = 0, headRows = 0, firstRow = 0;
 };
 
 /// y [rows, outs] = x [rows, cols] w [outs, cols]^T. w is bf16; x is f32 in the
 /// kernels for 8 and 16 rows and bf16 in the others. Rows are 16-byte aligned.
+/// Kernels for heads do part 0 for each of them; from one to the next it is so
+/// many elements of w and y, and bytes of x.
 struct SkinnyPart {
   const void *x = nullptr, *w = nullptr;
   float *y = nullptr;
   int64_t ldx = 0, ldy = 0, outs = 0, cols = 0;
+  int64_t xHead = 0, wHead = 0, yHead = 0;
   int64_t firstBlock = 0;
 };
 constexpr int kMaxParts = 8;
@@ -65,20 +68,6 @@ struct AppendArgs {
   Type cacheType = Type::F32;
   int64_t cacheStride = 0, begin = 0;
   int64_t rows = 0, width = 0;
-};
-
-/// Rows of a block of plum_absorb, and the most columns of a query.
-constexpr int kAbsorbRows = 4, kAbsorbColumns = 256;
-
-/// Queries of latent attention in the cache's space: head h of y [latent] is
-/// q_h W_UK, with W_UK rows h * (nope + valueDim) .. of `expand`.
-struct AbsorbArgs {
-  Rows q, y;
-  const void *expand = nullptr;
-  WeightKind kind = WeightKind::F32;
-  int64_t rows = 0;
-  int32_t heads = 0, nope = 0, valueDim = 0, latent = 0;
-  int32_t pitch = 0; ///< Columns from a head of q to the next.
 };
 
 /// Columns c and c + dims / 2 of each head turn by (cosine, sine) of

@@ -109,7 +109,7 @@ PLUM_KERNEL(plum_dots, DotsArgs, kWarps *kWarp, 2) {
   const int64_t each = args.outs / args.heads, head = out / each;
   task.weightRow =
       args.heads > 1 ? head * args.headRows + args.firstRow + out % each : out;
-  task.column = args.heads > 1 ? head * args.cols : 0;
+  task.column = args.heads > 1 ? head * args.headColumns : 0;
   if (task.count > 0) {
     float sums[kEach] = {};
     const bool aligned = args.cols % 8 == 0 && args.x.stride % 8 == 0 &&

@@ -14,7 +14,9 @@
 // the columns, then the eight sums are added, in order. That order depends on
 // the number of columns alone, so a row of x has the same bits in every batch.
 //
-// One launch does several products, each with its own x.
+// One launch does several products, each with its own x. Latent attention has a
+// product for each head, all of one shape: kernels of their own do these, with
+// the few registers more that it takes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,15 +47,36 @@ PLUM_INLINE Bytes16 operand(const SkinnyPart &part, int64_t row, int column) {
   }
 }
 
+/// The product that a block has a part of: one of several, or, with `Heads`,
+/// that of a head. `block` counts from its first one.
+template <bool Heads, int Rows>
+PLUM_INLINE SkinnyPart product(const SkinnyArgs &args, int64_t &block) {
+  if constexpr (Heads) {
+    SkinnyPart part = args.parts[0];
+    const int64_t blocks = ceilDiv(part.outs, int64_t(16 * Rows));
+    const int64_t head = blockX() / blocks;
+    block = blockX() % blocks;
+    part.x = static_cast<const char *>(part.x) + head * part.xHead;
+    part.w = static_cast<const uint16_t *>(part.w) + head * part.wHead;
+    part.y += head * part.yHead;
+    return part;
+  } else {
+    int index = 0;
+    while (index + 1 < args.count &&
+           blockX() >= args.parts[index + 1].firstBlock)
+      ++index;
+    block = blockX() - args.parts[index].firstBlock;
+    return args.parts[index];
+  }
+}
+
 /// Up to 8 * Tiles rows of x, 16 * Rows rows of a weight.
-template <int Tiles, int Rows, bool Wide>
+template <int Tiles, int Rows, bool Wide, bool Heads>
 PLUM_INLINE void skinny(const SkinnyArgs &args, float *shared) {
-  int index = 0;
-  while (index + 1 < args.count && blockX() >= args.parts[index + 1].firstBlock)
-    ++index;
-  const SkinnyPart &part = args.parts[index];
+  int64_t block = 0;
+  const SkinnyPart part = product<Heads, Rows>(args, block);
   const int g = lane() / 4, t = lane() % 4;
-  const int64_t firstOut = (blockX() - part.firstBlock) * (16 * int64_t(Rows));
+  const int64_t firstOut = block * (16 * int64_t(Rows));
   const int64_t firstRow = int64_t(blockY()) * (8 * Tiles);
   // Behind the last row, the last once more: nobody writes what comes of it.
   const uint16_t *weight[Rows][2];
@@ -151,12 +174,17 @@ PLUM_INLINE void skinny(const SkinnyArgs &args, float *shared) {
 
 using namespace plum::kernels;
 
-// Grid: blocks of all parts, rows of x.
-#define PLUM_SKINNY(ROWS_OF_X, OUTS, WIDE, BLOCKS)                             \
-  PLUM_KERNEL(plum_skinny_##ROWS_OF_X, SkinnyArgs, kWarps * 32, BLOCKS) {      \
+// Grid: blocks of all parts, or heads, then of rows of x.
+#define PLUM_SKINNY_KERNEL(NAME, ROWS_OF_X, OUTS, WIDE, HEADS, BLOCKS)         \
+  PLUM_KERNEL(NAME, SkinnyArgs, kWarps * 32, BLOCKS) {                         \
     PLUM_SHARED float shared[kWarps * 128];                                    \
-    skinny<ROWS_OF_X / 8, OUTS / 16, WIDE>(args, shared);                      \
+    skinny<ROWS_OF_X / 8, OUTS / 16, WIDE, HEADS>(args, shared);               \
   }
+#define PLUM_SKINNY(ROWS_OF_X, OUTS, WIDE, BLOCKS)                             \
+  PLUM_SKINNY_KERNEL(plum_skinny_##ROWS_OF_X, ROWS_OF_X, OUTS, WIDE, false,    \
+                     BLOCKS)                                                   \
+  PLUM_SKINNY_KERNEL(plum_skinny_heads_##ROWS_OF_X, ROWS_OF_X, OUTS, WIDE,     \
+                     true, (BLOCKS + 1) / 2)
 
 PLUM_SKINNY(8, 16, true, 3)
 PLUM_SKINNY(16, 16, true, 3)

@@ -241,10 +241,10 @@ Status CublasLt::multiply(const Gemm &g, CUstream stream) {
       return status;
     place = chosen.emplace(key, algorithm).first;
   }
-  float one = 1, zero = 0;
+  float one = 1, before = g.onto ? 1 : 0;
   return check("cublasLtMatmul",
-               lt.cublasLtMatmul(handle, desc, &one, g.w, w, g.x, x, &zero, g.y,
-                                 y, g.y, y, place->second.data,
+               lt.cublasLtMatmul(handle, desc, &one, g.w, w, g.x, x, &before,
+                                 g.y, y, g.y, y, place->second.data,
                                  reinterpret_cast<void *>(workspace.get()),
                                  workspaceBytes, stream));
 }

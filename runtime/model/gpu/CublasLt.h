@@ -26,7 +26,7 @@
 
 namespace plum::model {
 
-/// y [m, n] = x [m, k] w [n, k]^T; sums are f32.
+/// y [m, n] = x [m, k] w [n, k]^T, or y + that; sums are f32.
 struct Gemm {
   DType type = DType::BF16; ///< Of x and w: BF16, or F32 (then no TF32).
   int64_t m = 0, n = 0, k = 0;
@@ -34,6 +34,7 @@ struct Gemm {
   void *y = nullptr;
   DType result = DType::F32;         ///< Of y: F32 or BF16.
   int64_t ldx = 0, ldw = 0, ldy = 0; ///< Elements from a row to the next.
+  bool onto = false;
 };
 
 class CublasLt {

@@ -207,7 +207,21 @@ private:
   const float *
   narrowedOnce(const View &x,
                std::vector<std::pair<const float *, Rows>> &packed);
-  void skinny(std::span<const Product *const> products);
+  struct Skinny {
+    View x, y;
+    int64_t heads = 1;
+    kernels::SkinnyPart part = {}; ///< The weight, and what heads have.
+  };
+  void skinny(std::span<const Skinny> products);
+  void multiplyExactly(Gemm gemm);
+  /// Head h of y is head h of x, `cols` of its `pitch` columns, times rows
+  /// firstRow + h * headRows .. of w.
+  struct HeadProduct {
+    View x, y;
+    Resident w;
+    int64_t heads, cols, pitch, headRows, firstRow;
+  };
+  void multiplyHeads(const HeadProduct &product);
   void dots(const View &x, const Resident &w, const View &y);
   void launchDots(const kernels::DotsArgs &args);
 
@@ -227,6 +241,8 @@ private:
   // Latent attention.
 
   void append(const View &x, int64_t state, int64_t cacheWidth);
+  /// W_UK of each head, transposed: [heads * latent, nope].
+  Resident absorbing(const LatentAttention &attention);
   Rows expand(const LatentAttention &attention, std::vector<int64_t> &firsts);
   Rows attendExpanded(const LatentAttention &attention, const View &q,
                       const View &rows);

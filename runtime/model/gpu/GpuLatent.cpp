@@ -16,6 +16,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/model/Attention.h"
+#include "runtime/model/Dots.h"
 #include "runtime/model/gpu/GpuBackend.h"
 
 namespace plum::model {
@@ -35,6 +36,31 @@ void GpuBackend::append(const View &x, int64_t state, int64_t cacheWidth) {
   args.rows = x.count;
   args.width = x.width;
   machine->launch("plum_append", x.count, args);
+}
+
+GpuBackend::Resident GpuBackend::absorbing(const LatentAttention &a) {
+  auto [found, fresh] = weights.try_emplace(&a);
+  Resident &resident = found->second;
+  if (!fresh || !machine->good())
+    return resident;
+  const DotKernels &dots = DotKernels::get();
+  Rows turned(a.heads * a.latent, a.nope), keyUp(a.nope, a.latent);
+  for (int64_t head = 0; head < a.heads; ++head) {
+    dots.widen(a.expand.slice(head * (a.nope + a.valueDim), a.nope),
+               keyUp.row(0));
+    for (int64_t c = 0; c < a.latent; ++c)
+      for (int64_t n = 0; n < a.nope; ++n)
+        turned.row(head * a.latent + c)[n] = keyUp.row(n)[c];
+  }
+  const Matrix matrix = Matrix::of(turned);
+  const int64_t bytes = placedBytes(matrix);
+  resident.kind = placedKind(matrix);
+  void *data = upload(size_t(bytes));
+  resident.data = data;
+  weightSum += bytes;
+  if (machine->good())
+    place(matrix, data, nullptr);
+  return resident;
 }
 
 /// Keys and values of all tokens so far of all sequences, one after the other.
@@ -113,45 +139,13 @@ Rows GpuBackend::attend(const Work &work, const LatentAttention &a,
                         const View &q, const View &rows) {
   if (!stepping && options.compute == Compute::BF16)
     return attendExpanded(a, q, rows);
-  if (a.nope > kernels::kAbsorbColumns)
-    machine->then(
-        Error{"",
-              "latent attention with heads of " + std::to_string(a.nope) +
-                  " columns does not run on a GPU, expected " +
-                  std::to_string(kernels::kAbsorbColumns) + " or fewer",
-              {}});
-  Resident expand = weight(a.expand);
   Rows absorbed(*this, q.count, a.heads * a.latent);
-  kernels::AbsorbArgs args;
-  args.q = rowsOf(q);
-  args.y = rowsOf(absorbed);
-  args.expand = expand.data;
-  args.kind = expand.kind;
-  args.rows = q.count;
-  args.heads = int32_t(a.heads);
-  args.nope = int32_t(a.nope);
-  args.pitch = int32_t(a.nope + a.pe);
-  args.valueDim = int32_t(a.valueDim);
-  args.latent = int32_t(a.latent);
-  machine->launch(
-      "plum_absorb",
-      a.heads * ((q.count + kernels::kAbsorbRows - 1) / kernels::kAbsorbRows),
-      args);
+  multiplyHeads(
+      {q, absorbed, absorbing(a), a.heads, a.nope, a.nope + a.pe, a.latent, 0});
   Rows mixed = a.attend(work, absorbed, q, rows);
   Rows out(*this, q.count, a.heads * a.valueDim);
-  kernels::DotsArgs up;
-  up.x = rowsOf(mixed);
-  up.y = rowsOf(out);
-  up.weight = expand.data;
-  up.scales = expand.scales;
-  up.kind = expand.kind;
-  up.rows = q.count;
-  up.cols = a.latent;
-  up.outs = out.width;
-  up.heads = int32_t(a.heads);
-  up.headRows = a.nope + a.valueDim;
-  up.firstRow = a.nope;
-  launchDots(up);
+  multiplyHeads({mixed, out, weight(a.expand), a.heads, a.latent, a.latent,
+                 a.nope + a.valueDim, a.nope});
   return out;
 }
 

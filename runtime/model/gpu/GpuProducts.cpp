@@ -40,36 +40,38 @@ void GpuBackend::launchDots(const kernels::DotsArgs &args) {
 
 /// Rows of single tokens and weights in bf16: all products in a launch, or as
 /// many as one takes.
-void GpuBackend::skinny(std::span<const Product *const> products) {
-  const int64_t rows = products[0]->x.count;
+void GpuBackend::skinny(std::span<const Skinny> products) {
+  const int64_t rows = products[0].x.count;
   const int64_t tile = rows <= 8 ? 8 : rows <= 16 ? 16 : rows <= 32 ? 32 : 64;
   const int64_t outs = tile <= 16 ? 16 : 32; // Of a block.
   std::vector<std::pair<const float *, Rows>> packed;
   kernels::SkinnyArgs args;
   args.rows = rows;
   int64_t blocks = 0;
+  // Those of heads come alone.
+  const std::string kernel =
+      products[0].heads > 1 ? "plum_skinny_heads_" : "plum_skinny_";
   auto flush = [&] {
     if (args.count > 0)
-      machine->launch(("plum_skinny_" + std::to_string(tile)).c_str(), blocks,
-                      args, (rows + tile - 1) / tile);
+      machine->launch((kernel + std::to_string(tile)).c_str(), blocks, args,
+                      (rows + tile - 1) / tile);
     args.count = 0;
     blocks = 0;
   };
-  for (const Product *p : products) {
+  for (const Skinny &p : products) {
     kernels::SkinnyPart &part = args.parts[args.count++];
-    part.x = p->x.data;
-    part.ldx = p->x.stride;
+    part = p.part;
+    part.x = p.x.data;
+    part.ldx = p.x.stride;
+    part.xHead *= tile > 16 ? 2 : 4; // In bytes.
     if (tile > 16) {
-      part.x = narrowedOnce(p->x, packed);
-      part.ldx = p->x.width;
+      part.x = narrowedOnce(p.x, packed);
+      part.ldx = p.x.width;
     }
-    part.w = weight(*p->w).data;
-    part.y = p->y.data;
-    part.ldy = p->y.stride;
-    part.outs = p->w->rows;
-    part.cols = p->w->cols;
+    part.y = p.y.data;
+    part.ldy = p.y.stride;
     part.firstBlock = blocks;
-    blocks += (part.outs + outs - 1) / outs;
+    blocks += (part.outs + outs - 1) / outs * p.heads;
     if (args.count == kernels::kMaxParts)
       flush();
   }
@@ -86,9 +88,23 @@ GpuBackend::narrowedOnce(const View &x,
   return packed.emplace_back(x.data, narrowed(x)).second.row(0);
 }
 
+/// f32 sums are as good as they are short: those of `exact` products are made
+/// of up to eight parts.
+void GpuBackend::multiplyExactly(Gemm gemm) {
+  const int64_t cols = gemm.k;
+  const int64_t step = std::max<int64_t>((cols / 8 + 31) / 32 * 32, 32);
+  for (int64_t c = 0; c < cols; c += step) {
+    gemm.k = std::min(step, cols - c);
+    gemm.onto = c > 0;
+    machine->multiply(gemm);
+    gemm.x = static_cast<const float *>(gemm.x) + step;
+    gemm.w = static_cast<const float *>(gemm.w) + step;
+  }
+}
+
 void GpuBackend::multiply(const Work &, std::span<const Product> products) {
   std::vector<std::pair<const float *, Rows>> packed;
-  std::vector<const Product *> few;
+  std::vector<Skinny> few;
   for (const Product &p : products) {
     if (p.x.count == 0)
       continue;
@@ -97,7 +113,10 @@ void GpuBackend::multiply(const Work &, std::span<const Product> products) {
     bool aligned = p.w->cols % 8 == 0 && p.x.stride % 8 == 0 &&
                    reinterpret_cast<uintptr_t>(p.x.data) % 32 == 0;
     if (stepping && !exact && w.kind == WeightKind::BF16 && aligned) {
-      few.push_back(&p);
+      Skinny &one = few.emplace_back(Skinny{p.x, p.y});
+      one.part.w = w.data;
+      one.part.outs = p.w->rows;
+      one.part.cols = p.w->cols;
       continue;
     }
     // cuBLASLt has no algorithm for bf16 rows that do not start on 16 bytes,
@@ -119,10 +138,43 @@ void GpuBackend::multiply(const Work &, std::span<const Product> products) {
     gemm.ldw = p.w->cols;
     gemm.y = p.y.data;
     gemm.ldy = p.y.stride;
-    machine->multiply(gemm);
+    if (exact)
+      multiplyExactly(gemm);
+    else
+      machine->multiply(gemm);
   }
   if (!few.empty())
     skinny(few);
+}
+
+void GpuBackend::multiplyHeads(const HeadProduct &p) {
+  if (p.x.count == 0)
+    return;
+  if (stepping && p.w.kind == WeightKind::BF16 && p.cols % 8 == 0 &&
+      p.pitch % 8 == 0 && p.x.stride % 8 == 0) {
+    Skinny all{p.x, p.y, p.heads};
+    all.part.w = static_cast<const uint16_t *>(p.w.data) + p.firstRow * p.cols;
+    all.part.outs = p.y.width / p.heads;
+    all.part.cols = p.cols;
+    all.part.xHead = p.pitch;
+    all.part.wHead = p.headRows * p.cols;
+    all.part.yHead = all.part.outs;
+    return skinny(std::span(&all, 1));
+  }
+  kernels::DotsArgs args;
+  args.x = rowsOf(p.x);
+  args.y = rowsOf(p.y);
+  args.weight = p.w.data;
+  args.scales = p.w.scales;
+  args.kind = p.w.kind;
+  args.rows = p.x.count;
+  args.cols = p.cols;
+  args.outs = p.y.width;
+  args.heads = int32_t(p.heads);
+  args.headColumns = p.pitch;
+  args.headRows = p.headRows;
+  args.firstRow = p.firstRow;
+  launchDots(args);
 }
 
 } // namespace plum::model

@@ -50,40 +50,72 @@ TEST(Latent, RowsGoToTheirPlacesInCaches) {
   }
 }
 
-// Rows and columns of a last block, and of a head that is no multiple of one.
-TEST(Latent, QueriesInTheSpaceOfCaches) {
+// Queries in the space of latents, and values out of it: a product for each
+// head, of some of its columns, with rows of a weight that others lie between.
+TEST(Latent, ProductsHeadByHead) {
   Gpu gpu;
   std::mt19937 random(3);
-  constexpr int64_t rows = 6, heads = 3, nope = 40, pe = 8, valueDim = 24,
-                    latent = 200;
-  for (WeightKind kind : {WeightKind::F32, WeightKind::BF16}) {
-    Matrix q(gpu, rows, heads * (nope + pe), Type::F32, 4, random),
-        y(gpu, rows, heads * latent, Type::F32),
-        expand(gpu, heads * (nope + valueDim), latent,
-               kind == WeightKind::F32 ? Type::F32 : Type::BF16, 0, random);
-    AbsorbArgs args;
-    args.q = q;
-    args.y = y;
-    args.expand = reinterpret_cast<const void *>(expand.buffer.address());
-    args.kind = kind;
+  constexpr int64_t heads = 3, cols = 40, pitch = 48, outs = 56, between = 24;
+  for (int64_t rows : {5, 9, 40}) {
+    const bool narrow = rows > 16; // As the kernels for so many take x.
+    Matrix x(gpu, rows, heads * pitch, narrow ? Type::BF16 : Type::F32, 8,
+             random),
+        y(gpu, rows, heads * outs, Type::F32),
+        w(gpu, heads * (outs + between), cols, Type::BF16, 0, random);
+    kernels::Rows from = x;
+    SkinnyArgs args;
     args.rows = rows;
-    args.heads = heads;
-    args.nope = nope;
-    args.valueDim = valueDim;
-    args.latent = latent;
-    args.pitch = nope + pe;
+    args.count = 1;
+    SkinnyPart &part = args.parts[0];
+    part.x = from.data;
+    part.ldx = from.stride;
+    part.w =
+        reinterpret_cast<const uint16_t *>(w.buffer.address()) + between * cols;
+    part.y = reinterpret_cast<float *>(y.buffer.address());
+    part.ldy = heads * outs;
+    part.outs = outs;
+    part.cols = cols;
+    part.xHead = pitch * (narrow ? 2 : 4);
+    part.wHead = (outs + between) * cols;
+    part.yHead = outs;
+    const int64_t tile = rows <= 8 ? 8 : rows <= 16 ? 16 : 64;
+    const int64_t each = tile <= 16 ? 16 : 32;
     EXPECT_OK(gpu.kernels->launch(
-        nullptr, "plum_absorb",
-        {heads * ((rows + kAbsorbRows - 1) / kAbsorbRows)}, args));
+        nullptr, ("plum_skinny_heads_" + std::to_string(tile)).c_str(),
+        {heads * ((outs + each - 1) / each)}, args));
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t h = 0; h < heads; ++h)
-        for (int64_t c = 0; c < latent; ++c) {
+        for (int64_t n = 0; n < outs; ++n) {
           double expected = 0;
-          for (int64_t n = 0; n < nope; ++n)
-            expected += q.at(r, h * (nope + pe) + n) *
-                        expand.at(h * (nope + valueDim) + n, c);
-          ASSERT_NEAR(y.at(r, h * latent + c), expected, 1e-4);
+          for (int64_t c = 0; c < cols; ++c)
+            expected += bf16(x.at(r, h * pitch + c)) *
+                        w.at(h * (outs + between) + between + n, c);
+          ASSERT_NEAR(y.at(r, h * outs + n), expected, 1e-4)
+              << rows << " rows: " << r << ", head " << h << ", " << n;
         }
+    DotsArgs plain;
+    plain.x = x;
+    plain.y = y;
+    plain.weight = reinterpret_cast<const void *>(w.buffer.address());
+    plain.kind = WeightKind::BF16;
+    plain.rows = rows;
+    plain.cols = cols;
+    plain.outs = heads * outs;
+    plain.heads = heads;
+    plain.headColumns = pitch;
+    plain.headRows = outs + between;
+    plain.firstRow = between;
+    EXPECT_OK(gpu.kernels->launch(
+        nullptr, "plum_dots", {(heads * outs + 7) / 8, (rows + 7) / 8}, plain));
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t n = 0; n < heads * outs; ++n) {
+        const int64_t h = n / outs;
+        double expected = 0;
+        for (int64_t c = 0; c < cols; ++c)
+          expected += x.at(r, h * pitch + c) *
+                      w.at(h * (outs + between) + between + n % outs, c);
+        ASSERT_NEAR(y.at(r, n), expected, 1e-4);
+      }
   }
 }
 

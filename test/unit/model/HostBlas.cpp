@@ -42,16 +42,17 @@ struct Product {
   Layout a, b, d;
   const void *aData, *bData;
   void *out;
+  bool onto;
 };
 
 void run(void *data) {
   const Product &p = *static_cast<Product *>(data);
   for (int64_t m = 0; m < p.b.cols; ++m)
     for (int64_t n = 0; n < p.a.cols; ++n) {
-      double sum = 0;
+      int64_t to = m * p.d.ld + n;
+      double sum = p.onto ? p.d.at(p.out, n, m) : 0;
       for (int64_t k = 0; k < p.a.rows; ++k)
         sum += p.a.at(p.aData, k, n) * p.b.at(p.bData, k, m);
-      int64_t to = m * p.d.ld + n;
       if (p.d.type == 0)
         static_cast<float *>(p.out)[to] = float(sum);
       else
@@ -132,9 +133,10 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
   const Layout &aShape = *static_cast<Layout *>(aLayout);
   const Layout &bShape = *static_cast<Layout *>(bLayout);
   const Layout &dShape = *static_cast<Layout *>(dLayout);
+  const float onto = *static_cast<const float *>(beta);
   if (static_cast<Desc *>(desc)->transposeA != 1 || c != d ||
       cLayout != dLayout || *static_cast<const float *>(alpha) != 1 ||
-      *static_cast<const float *>(beta) != 0 || aShape.rows != bShape.rows ||
+      (onto != 0 && onto != 1) || aShape.rows != bShape.rows ||
       aShape.cols != dShape.rows || bShape.cols != dShape.cols ||
       aShape.type != bShape.type ||
       *static_cast<const uint64_t *>(algorithm) != algorithmMark)
@@ -147,7 +149,7 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
   static std::mutex lock;
   static std::deque<Product> products;
   std::lock_guard guard(lock);
-  products.push_back({aShape, bShape, dShape, a, b, d});
+  products.push_back({aShape, bShape, dShape, a, b, d, onto == 1});
   return enqueue(stream, run, &products.back());
 }
 
