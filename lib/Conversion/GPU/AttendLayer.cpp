@@ -302,7 +302,7 @@ static bool chooseHeads(AttendShape &shape, const AttendLayer &layer,
   shape.wide = true;
   shape.rowWarps = 4;
   shape.columnWarps = 2;
-  shape.splits = 32;
+  shape.splits = 16;
   shape.leastTiles = 16;
   place(shape, layer);
   return shape.bytes <= most;
