@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks and times bundles of attention.plum and mla.plum on a GPU, beside torch's
-scaled_dot_product_attention.
+"""Checks and times bundles of attention.plum, mla.plum and mla_prefill.plum on a GPU,
+beside torch's scaled_dot_product_attention.
 
   tools/bench-gpu/attend.py --lib libplumrt.so attention.bundle mla.bundle
   tools/bench-gpu/attend.py --lib libplumrt.so --check attention.bundle
@@ -9,7 +9,8 @@ scaled_dot_product_attention.
 A shape has B sequences of T tokens, H heads that share L lists of each kind, and P rows
 before the run. Every run is compared with float64: NaN lies behind the lists and in the
 rows of inputs that are nobody's; rows must be appended as they come in, and nothing else
-of a list may change. Limit for outputs: R <= 5e-3, of a timed shape on some of its rows.
+of a list may change. Limit for outputs: R <= 5e-3, of f32 bundles 1e-5; of a timed shape
+on some of its rows. Of mla_prefill's lists `places` is always one for all heads.
 
 Times are those of CUDA graphs that take turns (bench.py). A peer that cannot run a shape
 says so. One JSON object a line; exit code 1 when a check failed.
@@ -27,7 +28,11 @@ import plumrt
 from bench import Graphs, copy_rate
 from plumrt import Tensors
 
-LIMIT = 5e-3
+LIMITS = {"bf16": 5e-3, "f32": 1e-5}
+# Queries, the lists that they are compared with, that of values.
+PARTS = {"attention": (("q",), ("keys",), "values"),
+         "mla": (("qc", "qr"), ("latents", "keys"), "latents"),
+         "mla_prefill": (("q", "qr"), ("keys", "places"), "values")}
 
 
 @dataclass
@@ -59,26 +64,30 @@ class Run:
 
     def __init__(self, manifest, shape, generator):
         self.shape, self.manifest = shape, manifest
-        self.latent = manifest["layer"] == "mla"
+        self.queries, self.keys, self.values = PARTS[manifest["layer"]]
+        self.limit = LIMITS[manifest["inputs"][0]["dtype"]]
         device, lengths = generator.device, shape.lengths
         self.N = len(lengths)
         self.begins = [sum(lengths[:n]) for n in range(self.N)] if shape.packed else [0] * self.N
         B, T = (1, sum(lengths) + 5) if shape.packed else (shape.B, shape.T)
-        owners = {state["rows"] for state in manifest["states"]}
+        owners = {state["rows"]: self.heads_of(state["name"]) for state in manifest["states"]}
+        types = {"bf16": torch.bfloat16, "f32": torch.float32}
 
         def rand(*size):
             return torch.randn(*size, device=device, generator=generator)
 
         inputs = {}
         for entry in manifest["inputs"]:
-            heads = shape.lists if entry["name"] in owners else shape.H
-            inputs[entry["name"]] = rand(B, T, heads, *entry["shape"]).bfloat16()
+            heads = owners.get(entry["name"], shape.H)
+            # Rows of lists are bf16 numbers in any type, to be found again in bf16 lists.
+            values = rand(B, T, heads, *entry["shape"]).bfloat16()
+            inputs[entry["name"]] = values.to(types[entry["dtype"]])
             if shape.packed:
                 inputs[entry["name"]][:, sum(lengths):] = torch.nan
-        width = sum(e["shape"][0] for e in manifest["inputs"] if e["name"] in ("q", "qc", "qr"))
+        width = sum(e["shape"][0] for e in manifest["inputs"] if e["name"] in self.queries)
         params = {"scale": torch.full((shape.H,), width**-0.5, device=device)}
         outputs = {"o": torch.full((B, T, shape.H, *manifest["outputs"][0]["shape"]), torch.nan, device=device,
-                                   dtype=torch.bfloat16)}
+                                   dtype=types[manifest["outputs"][0]["dtype"]])}
         pool = self.N + 2 if shape.slots else self.N
         slots = torch.arange(pool - 1, -1, -1, device=device)[:self.N] if shape.slots else None
         self.slot = slots.tolist() if shape.slots else list(range(self.N))
@@ -87,8 +96,8 @@ class Run:
         initial = {}
         for state in manifest["states"]:
             # Rows are written like this into something that may be larger.
-            initial[state["name"]] = torch.full((pool, shape.lists, room, *state["shape"]), torch.nan,
-                                                device=device, dtype=dtype)
+            initial[state["name"]] = torch.full((pool, self.heads_of(state["name"]), room, *state["shape"]),
+                                                torch.nan, device=device, dtype=dtype)
             for n in range(self.N):
                 rows = initial[state["name"]][self.slot[n], :, :shape.past(n)]
                 rows.copy_(rand(*rows.shape))
@@ -102,15 +111,20 @@ class Run:
         if shape.packed:
             self.t.cu_seqlens = torch.tensor(self.begins + [sum(lengths)], device=device, dtype=torch.int32)
 
+    def heads_of(self, state):
+        return 1 if state == "places" else self.shape.lists
+
     def rows(self, name, n, t):
         return self.t.inputs[name][0 if self.shape.packed else n, self.begins[n] + t]
 
     def cache(self, n, head):
         """Keys and values that head sees in the end, float64."""
-        group = self.shape.H // self.shape.lists
         end = self.shape.past(n) + self.shape.lengths[n]
-        lists = [self.t.final[s["name"]][self.slot[n], head // group, :end].double() for s in self.manifest["states"]]
-        return (torch.cat(lists, -1), lists[0]) if self.latent else tuple(lists)
+
+        def rows(name):
+            own = head // (self.shape.H // self.heads_of(name))
+            return self.t.final[name][self.slot[n], own, :end].double()
+        return torch.cat([rows(name) for name in self.keys], -1), rows(self.values)
 
     def check(self, most=64):
         """R over at most so many tokens and heads, and whether lists are as they must be."""
@@ -127,9 +141,8 @@ class Run:
                 good &= bool((after[:, past:past + length].transpose(0, 1) == come).all())
             for head in sorted({h * (self.shape.H - 1) // 3 for h in range(4)}) if length else ():
                 keys, values = self.cache(n, head)
-                names = ("qc", "qr") if self.latent else ("q",)
                 for t in sorted({i * (length - 1) // most for i in range(most + 1)}):
-                    q = torch.cat([self.rows(name, n, t)[head].double() for name in names])
+                    q = torch.cat([self.rows(name, n, t)[head].double() for name in self.queries])
                     seen = past + t + 1
                     w = torch.softmax(keys[:seen] @ q * float(self.t.params["scale"][head]), 0)
                     truth = w @ values[:seen]
@@ -146,9 +159,12 @@ class Run:
         if shape.packed or shape.slots or shape.f32:
             return None
         end = shape.P + shape.T
-        lists = [self.t.final[s["name"]][:, :, :end] for s in self.manifest["states"]]
-        q = torch.cat([self.t.inputs[n] for n in (("qc", "qr") if self.latent else ("q",))], -1).transpose(1, 2)
-        k, v = (torch.cat(lists, -1), lists[0]) if self.latent else lists
+        lists = [self.t.final[name][:, :, :end] for name in (*self.keys, self.values)]
+        heads = max(x.shape[1] for x in lists)
+        q = torch.cat([self.t.inputs[name] for name in self.queries], -1).transpose(1, 2)
+        k, v = torch.cat([x.expand(-1, heads, -1, -1) for x in lists[:-1]], -1), lists[-1]
+        if q.dtype != k.dtype:
+            return None
         scale = float(self.t.params["scale"][0])
         grouped = shape.lists != shape.H
         if shape.T == 1:
@@ -162,19 +178,20 @@ class Run:
     def work(self):
         """Products, and bytes of lists, queries and answers."""
         flops = size = 0
-        dims = sum(e["shape"][0] for e in self.manifest["inputs"] if e["name"] in ("q", "qc", "qr"))
+        dims = sum(e["shape"][0] for e in self.manifest["inputs"] if e["name"] in self.queries)
         out = self.manifest["outputs"][0]["shape"][0]
-        width = sum(s["shape"][0] for s in self.manifest["states"])
+        width = sum(s["shape"][0] * self.heads_of(s["name"]) for s in self.manifest["states"])
         for n, length in enumerate(self.shape.lengths):
             past = self.shape.past(n)
             pairs = length * past + length * (length + 1) // 2
             flops += 2 * pairs * (dims + out) * self.shape.H
-            size += (past + 2 * length) * width * self.shape.lists * (4 if self.shape.f32 else 2)
+            size += (past + 2 * length) * width * (4 if self.shape.f32 else 2)
             size += length * (dims + out) * self.shape.H * 2
         return flops, size
 
 
-def check_shapes(latent):
+def check_shapes(layer):
+    latent = layer == "mla"
     base = dict(L=1) if latent else {}
     heads = 20 if latent else 4
     shapes = [Shape(T=t, H=3, P=p, **base) for t, p in ((1, 0), (15, 0), (16, 37), (17, 200), (63, 1), (64, 64),
@@ -190,10 +207,12 @@ def check_shapes(latent):
     return shapes
 
 
-def time_shapes(latent):
-    if latent:
+def time_shapes(layer):
+    if layer == "mla":
         return [Shape(B=64, T=1, H=128, L=1, P=4096), Shape(B=1, T=1, H=128, L=1, P=32768),
                 Shape(B=8, T=1, H=32, L=1, P=8192), Shape(T=1024, H=16, L=1)]
+    if layer == "mla_prefill":
+        return [Shape(T=4096, H=96), Shape(T=512, H=96), Shape(T=2048, H=96, P=6144)]
     return [Shape(T=8192, H=32), Shape(T=8192, H=32, L=8), Shape(T=2048, H=32, L=8, P=30720), Shape(B=16, T=512, H=32, L=8),
             Shape(B=64, T=1, H=32, L=8, P=8192), Shape(B=1, T=1, H=32, L=8, P=32768), Shape(B=64, T=1, H=32, P=2048)]
 
@@ -213,15 +232,16 @@ def fields(shape):
 def check(handle, shape, generator, options):
     run = Run(handle.manifest, shape, generator)
     good = True
-    for form in (plumrt.STEP, plumrt.CHUNK):
-        options.form = form
+    forms = {"step": plumrt.STEP, "chunk": plumrt.CHUNK}
+    for name in sorted({kernel["form"] for kernel in handle.manifest["kernels"]}):
+        options.form = forms[name]
         for x in run.t.outputs.values():
             x.fill_(torch.nan)
         launch_once(handle, run, options)
         R, kept = run.check()
-        ok = kept and R <= LIMIT
+        ok = kept and R <= run.limit
         print(json.dumps({"check": handle.manifest["layer"], **fields(shape),
-                          "form": "step" if form == plumrt.STEP else "chunk", "R": R, "lists": kept, "pass": ok}),
+                          "form": name, "R": R, "lists": kept, "pass": ok}),
               flush=True)
         good &= ok
     return good
@@ -234,7 +254,7 @@ def bench(handle, shape, generator, options, rate):
     R, kept = run.check(most=8)
     flops, size = run.work()
     line = {"layer": handle.manifest["layer"], "dims": handle.manifest["dims"], **fields(shape), "R": R,
-            "pass": kept and R <= LIMIT, "form": "step" if plan.info.form == plumrt.STEP else "chunk",
+            "pass": kept and R <= run.limit, "form": "step" if plan.info.form == plumrt.STEP else "chunk",
             "floor_ms": size / rate}
     launch, keep = plan.prepare(run.t)
 
@@ -289,13 +309,13 @@ def main():
     good = True
     for directory in options.bundles:
         handle = plumrt.Layer(options.lib, directory)
-        if handle.manifest["layer"] not in ("attention", "mla"):
-            raise SystemExit(f"{directory}: layer '{handle.manifest['layer']}' is neither attention nor mla")
-        latent = handle.manifest["layer"] == "mla"
+        layer = handle.manifest["layer"]
+        if layer not in PARTS:
+            raise SystemExit(f"{directory}: layer '{layer}' is none of {', '.join(PARTS)}")
         given = [parse_shape(text) for text in options.shape]
-        for shape in given if options.check and given else [] if options.time or given else check_shapes(latent):
+        for shape in given if options.check and given else [] if options.time or given else check_shapes(layer):
             good &= check(handle, shape, generator, options)
-        for shape in given if given and not options.check else [] if options.check else time_shapes(latent):
+        for shape in given if given and not options.check else [] if options.check else time_shapes(layer):
             good &= bench(handle, shape, generator, options, rate)
             torch.cuda.empty_cache()
     return 0 if good else 1
