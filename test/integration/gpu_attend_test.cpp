@@ -246,7 +246,7 @@ TEST_P(GpuAttend, HeadsShareOneOfTheLists) {
 }
 
 // 64 rows of a block, all of them used and not; a share of the keys for each of
-// two blocks.
+// five blocks.
 TEST(GpuAttendHeads, ShareLatents) {
   for (auto [heads, past] :
        {std::pair(64, 100), std::pair(70, 9), std::pair(4, 1100)}) {

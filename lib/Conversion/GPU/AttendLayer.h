@@ -76,7 +76,7 @@ struct AttendShape {
   int64_t keys = 64, stages = 2;
   int64_t splits = 1; ///< Of the keys, among blocks, at most.
   /// A split has so many tiles, or more: what it leaves for merge is read and
-  /// written as well.
+  /// written as well. With heads() four splits of a short list have fewer.
   int64_t leastTiles = 1;
   bool hold = false; ///< Queries stay in registers.
   /// Products by wgmma: a warpgroup has 64 rows, and one behind all copies.

@@ -155,8 +155,10 @@ void AttendEmitter::storeOutputs(Value valid) {
 }
 
 Value AttendEmitter::tilesEach(Value tiles) {
-  return p.maximum(p.divu(p.add(tiles, shape.splits - 1), shape.splits),
-                   p.i32(shape.leastTiles));
+  Value least = p.i32(shape.leastTiles);
+  if (shape.heads()) // A short list is waited for.
+    least = p.minimum(p.maximum(p.divu(tiles, 4), p.i32(4)), least);
+  return p.maximum(p.divu(p.add(tiles, shape.splits - 1), shape.splits), least);
 }
 
 /// One warp: of each four splits, eight lanes have one.
