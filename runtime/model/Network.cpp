@@ -13,13 +13,13 @@ MemoryLayer Build::memory(const MemorySpec &spec, const std::string &name,
                           int64_t heads, std::vector<Vector> params,
                           int64_t listHeads) {
   MemoryLayer layer;
+  this->heads[spec.key()].push_back(heads);
   auto kernel = kernels.find(spec.key());
   if (weights.failed() || kernel == kernels.end())
     return layer;
   layer.kernel = kernel->second;
   layer.heads = heads;
   layer.listHeads = listHeads > 0 ? listHeads : heads;
-  this->heads[spec.key()].push_back(heads);
   layer.params = std::move(params);
   if (spec.passing)
     return layer;
