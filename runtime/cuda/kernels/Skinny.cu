@@ -190,3 +190,5 @@ PLUM_SKINNY(8, 16, true, 3)
 PLUM_SKINNY(16, 16, true, 3)
 PLUM_SKINNY(32, 32, false, 2)
 PLUM_SKINNY(64, 32, false, 1) // Two would spill.
+// Rows of x are read half as often. In the same order: the bits are the same.
+PLUM_SKINNY_KERNEL(plum_skinny_tall_64, 64, 64, false, false, 1)

@@ -43,18 +43,27 @@ void GpuBackend::launchDots(const kernels::DotsArgs &args) {
 void GpuBackend::skinny(std::span<const Skinny> products) {
   const int64_t rows = products[0].x.count;
   const int64_t tile = rows <= 8 ? 8 : rows <= 16 ? 16 : rows <= 32 ? 32 : 64;
-  const int64_t outs = tile <= 16 ? 16 : 32; // Of a block.
+  int64_t outs = tile <= 16 ? 16 : 32; // Of a block.
+  std::string kernel = "plum_skinny_";
+  if (products[0].heads > 1) {
+    kernel += "heads_"; // These come alone.
+  } else if (tile == 64) {
+    int64_t tall = 0; // Blocks of 64 outputs, if these fill the GPU.
+    for (const Skinny &p : products)
+      tall += (p.part.outs + 63) / 64;
+    if (4 * tall >= 3 * int64_t(machine->device().processors)) {
+      kernel += "tall_";
+      outs = 64;
+    }
+  }
+  kernel += std::to_string(tile);
   std::vector<std::pair<const float *, Rows>> packed;
   kernels::SkinnyArgs args;
   args.rows = rows;
   int64_t blocks = 0;
-  // Those of heads come alone.
-  const std::string kernel =
-      products[0].heads > 1 ? "plum_skinny_heads_" : "plum_skinny_";
   auto flush = [&] {
     if (args.count > 0)
-      machine->launch((kernel + std::to_string(tile)).c_str(), blocks, args,
-                      (rows + tile - 1) / tile);
+      machine->launch(kernel.c_str(), blocks, args, (rows + tile - 1) / tile);
     args.count = 0;
     blocks = 0;
   };

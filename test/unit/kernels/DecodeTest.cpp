@@ -1,4 +1,4 @@
-//===- LatentTest.cpp - Rows and queries of latent caches -----------------===//
+//===- DecodeTest.cpp - Rows of caches, products of few rows --------------===//
 //
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -116,6 +116,55 @@ TEST(Latent, ProductsHeadByHead) {
                       w.at(h * (outs + between) + between + n % outs, c);
         ASSERT_NEAR(y.at(r, n), expected, 1e-4);
       }
+  }
+}
+
+// Several products in a launch; blocks of 64 outputs have the bits of those of
+// 32, and behind the last output and row nothing is written.
+TEST(Skinny, BlocksOf64Outputs) {
+  Gpu gpu;
+  std::mt19937 random(5);
+  constexpr int64_t rows = 50;
+  const std::vector<std::pair<int64_t, int64_t>> sizes{{100, 328}, {64, 72}};
+  std::vector<Matrix> x, w, y;
+  for (auto [outs, cols] : sizes) {
+    x.emplace_back(gpu, rows, cols, Type::BF16, 8, random);
+    w.emplace_back(gpu, outs, cols, Type::BF16, 0, random);
+  }
+  for (int64_t outs : {32, 64}) {
+    SkinnyArgs args;
+    args.rows = rows;
+    int64_t blocks = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      Matrix &to = y.emplace_back(gpu, rows + 1, sizes[i].first, Type::F32, 4);
+      kernels::Rows from = x[i], result = to;
+      SkinnyPart &part = args.parts[args.count++];
+      part.x = from.data;
+      part.ldx = from.stride;
+      part.w = reinterpret_cast<const void *>(w[i].buffer.address());
+      part.y = static_cast<float *>(result.data);
+      part.ldy = result.stride;
+      part.outs = sizes[i].first;
+      part.cols = sizes[i].second;
+      part.firstBlock = blocks;
+      blocks += (part.outs + outs - 1) / outs;
+    }
+    EXPECT_OK(gpu.kernels->launch(
+        nullptr, outs == 64 ? "plum_skinny_tall_64" : "plum_skinny_64",
+        {blocks}, args));
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    auto [outs, cols] = sizes[i];
+    for (int64_t n = 0; n < outs; ++n) {
+      for (int64_t r = 0; r < rows; ++r) {
+        double expected = 0;
+        for (int64_t c = 0; c < cols; ++c)
+          expected += x[i].at(r, c) * w[i].at(n, c);
+        ASSERT_NEAR(y[i].at(r, n), expected, 1e-4);
+        ASSERT_EQ(y[i].at(r, n), y[2 + i].at(r, n));
+      }
+      EXPECT_TRUE(std::isnan(y[2 + i].at(rows, n)));
+    }
   }
 }
 
