@@ -278,9 +278,9 @@ Status checkDeviceGrowing(const Manifest &manifest, const RunArgs &args,
     return bad("rows of each sequence on their own do not run on a GPU, "
                "expected views of '" +
                first->name + "' or tables of where they are");
-  for (size_t s = 0; s < manifest.states.size() && args.appended; ++s)
-    if (!manifest.rowsInput(s))
-      return bad("rows of '" + manifest.states[s].name +
+  for (const ManifestTensor &state : manifest.states)
+    if (args.appended && state.rows.empty())
+      return bad("rows of '" + state.name +
                  "' are computed from the inputs, so they cannot be there "
                  "before the run");
   if (args.finalStates.empty() && args.rowTables.empty())

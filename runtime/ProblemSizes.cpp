@@ -227,7 +227,8 @@ Result<Problem> planSizes(const Manifest &manifest, const RunArgs &args) {
   if (args.slots)
     if (Status s = checkSlots(manifest, args, problem); !s)
       return s.error();
-  if ((args.past || !args.growingRows.empty() || !args.rowTables.empty()) &&
+  if ((args.past || args.appended || !args.growingRows.empty() ||
+       !args.rowTables.empty()) &&
       !manifest.growingState())
     return Error{"",
                  "rows of growing states are given, but layer " +

@@ -173,6 +173,16 @@ TEST(GpuGrowingPlan, TablesOfLists) {
   EXPECT_EQ(plan->launches.size(), 2u);
   EXPECT_FALSE(plan->slots[1].optional); // q
   EXPECT_TRUE(plan->slots[2].optional);  // k
+  Manifest computed = gpuManifest();
+  computed.states[1].rows = "";
+  RunArgs own = shapes(1, 9, 4, 1, 3, 9);
+  own.cuSeqlens = args.cuSeqlens;
+  own.appended = true;
+  plan = planLaunch(computed, own, options, 132);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().str(),
+            "error: rows of 'values' are computed from the inputs, so they "
+            "cannot be there before the run");
   RunArgs wrong = args;
   wrong.rowTables.pop_back();
   EXPECT_EQ(planned(wrong),

@@ -516,6 +516,14 @@ TEST_F(GrowingTest, WhatCannotBeIsRefused) {
   args.finalStates[0].shape[2] = -1;
   EXPECT_EQ(error(args),
             "error: tensor 'keys' has shape [2,2,-1,4], expected [2,2,0,4]");
+  args = good();
+  args.appended = true;
+  EXPECT_EQ(error(args), "error: tables of where rows are, and rows that are "
+                         "there before a run, are for a GPU only");
+  args = good();
+  args.rowTables.resize(2);
+  EXPECT_EQ(error(args), "error: tables of where rows are, and rows that are "
+                         "there before a run, are for a GPU only");
   EXPECT_EQ(x.n, std::vector<float>(x.n.size(), 777));
 
   // More rows than bytes can be counted, in a scratch.
@@ -535,10 +543,15 @@ TEST_F(GrowingTest, WhatCannotBeIsRefused) {
   ToyTensors other(1, 5, 2);
   args = other.args();
   args.past = view(past);
-  Result<Problem> problem = checkProblem(toyManifest(), args);
-  ASSERT_FALSE(problem);
-  EXPECT_EQ(problem.error().str(), "error: rows of growing states are given, "
-                                   "but layer 'toy' has no such state");
+  for (bool appended : {false, true}) {
+    if (appended)
+      args.past = {};
+    args.appended = appended;
+    Result<Problem> problem = checkProblem(toyManifest(), args);
+    ASSERT_FALSE(problem);
+    EXPECT_EQ(problem.error().str(), "error: rows of growing states are given, "
+                                     "but layer 'toy' has no such state");
+  }
 }
 
 TEST_F(GrowingTest, TheReferenceRunsTheSameProblem) {
