@@ -43,8 +43,8 @@
 // "append" and "attend", and of the step form "merge" after them. The grid is
 // one-dimensional: "one" block, or slices blocks for each head of the "chunks",
 // of the "sequences" or of the "tokens" of a run; of the tokens' "attend" for
-// each plum_gpu_args.head_block of the heads, of which there are at most as many
-// as that kernel's "head_block" says, or 16.
+// each plum_gpu_args.head_block of the heads, of which there are at most as
+// many as that kernel's "head_block" says, or 16.
 //
 // A bundle whose schedule was looked up for a shape says so:
 //
@@ -53,10 +53,9 @@
 //                "schedule": "chunk 16", "ms": 21.5, "date": "2026-11-29"}
 //
 // Every field above is required but "features", "log_decays", "matmuls",
-// "flops_per_chunk", "tuning", "grows", "rows", "head_block" and a step kernel's
-// "chunk".
-// Unknown fields are ignored: they may record anything (a tuning run) that a
-// reader need not know; what a reader must know bumps "abi".
+// "flops_per_chunk", "tuning", "grows", "rows", "head_block" and a step
+// kernel's "chunk". Unknown fields are ignored: they may record anything (a
+// tuning run) that a reader need not know; what a reader must know bumps "abi".
 //
 //===----------------------------------------------------------------------===//
 
