@@ -19,7 +19,8 @@
 namespace plum::runtime::cuda {
 
 /// Device addresses of one launch, each list in the manifest's order. A list of
-/// states may be null: zeros, or not wanted.
+/// states may be null: zeros, or not wanted. Of a plan with rowTables, final
+/// growing states are the tables.
 struct GpuPointers {
   const void *const *params = nullptr;
   const void *const *inputs = nullptr;

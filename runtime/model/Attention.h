@@ -46,7 +46,6 @@ struct Attention {
     return {"attention", {{"K", keyDim}, {"V", valueDim}}};
   }
   void load(Build &build, const std::string &name);
-  int64_t cacheWidth() const { return groups * (keyDim + valueDim); }
   /// q [R, heads * keyDim], k [R, groups * keyDim], v [R, groups * valueDim]
   /// to [R, heads * valueDim]; appends k and v to the state.
   Rows run(const Work &work, const View &q, const View &k, const View &v) const;

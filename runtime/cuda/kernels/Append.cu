@@ -16,7 +16,7 @@ namespace plum::kernels {
 PLUM_KERNEL(plum_append, AppendArgs, 256, 1) {
   const int64_t row = blockX();
   void *cache = reinterpret_cast<void *>(args.caches[args.sequence[row]]);
-  const int64_t at = args.position[row] * args.cacheStride + args.begin;
+  const int64_t at = args.position[row] * args.cacheStride;
   for (int64_t c = threadIndex(); c < args.width; c += 256) {
     float value;
     load<1>(args.x, row, c, &value);

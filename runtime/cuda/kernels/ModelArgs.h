@@ -3,7 +3,7 @@
 // Part of Plum, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Products, attention, rotations and mixtures. What a row needs to know of its
+// Products, caches, rotations and mixtures. What a row needs to know of its
 // sequence it looks up: `sequence[row]`, `position[row]`, and the address of a
 // cache by sequence. These lists lie in device memory, so that a recorded pass
 // serves the next token as well.
@@ -60,13 +60,13 @@ struct CombineRowsArgs {
   int32_t chosen = 0;
 };
 
-/// Rows `x` to row position[r] of its sequence's cache, from column `begin` on.
+/// Rows `x` to row position[r] of its sequence's cache.
 struct AppendArgs {
   Rows x;
-  const uint64_t *caches = nullptr; ///< By sequence.
+  const int64_t *caches = nullptr; ///< Addresses, by sequence.
   const int32_t *sequence = nullptr, *position = nullptr;
   Type cacheType = Type::F32;
-  int64_t cacheStride = 0, begin = 0;
+  int64_t cacheStride = 0;
   int64_t rows = 0, width = 0;
 };
 

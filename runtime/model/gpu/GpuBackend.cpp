@@ -227,13 +227,13 @@ void GpuBackend::fillTables(const Work &work, const Batch &batch,
                              &steps->places, &steps->counting})
       numbers.insert(numbers.end(), list->begin(), list->end());
   numbers.resize((numbers.size() + 3) / 4 * 4);
-  std::vector<uint64_t> caches;
+  std::vector<int64_t> caches;
   for (size_t g = 0; g < pool->shape().growing.size(); ++g)
     for (const Span &span : batch.spans)
-      caches.push_back(reinterpret_cast<uintptr_t>(
-          pool->extend(span.slot, int64_t(g), span.length)));
+      caches.push_back(int64_t(reinterpret_cast<uintptr_t>(
+          pool->extend(span.slot, int64_t(g), span.length))));
   size_t half = numbers.size() * sizeof(int32_t);
-  size_t bytes = half + caches.size() * sizeof(uint64_t);
+  size_t bytes = half + caches.size() * sizeof(int64_t);
   if (bytes > tables.bytes) {
     // An older one may be in use; it goes with the backend.
     tables.bytes = sizeClass(bytes);
@@ -263,7 +263,7 @@ void GpuBackend::fillTables(const Work &work, const Batch &batch,
     tables.counting = list += rows;
     tables.stepRows = std::move(steps->rows);
   }
-  tables.caches = reinterpret_cast<const uint64_t *>(tables.block + half);
+  tables.caches = reinterpret_cast<const int64_t *>(tables.block + half);
 }
 
 bool GpuBackend::begin(const Work &work, const Batch &batch) {

@@ -152,8 +152,8 @@ private:
     size_t bytes = 0;
     int64_t rows = 0, sequences = 0;
     const int32_t *ids, *position, *sequence, *begins, *slots, *last;
-    const int32_t *past;    ///< Tokens before the pass, of each sequence.
-    const uint64_t *caches; ///< [growing states, sequences].
+    const int32_t *past;   ///< Tokens before the pass, of each sequence.
+    const int64_t *caches; ///< Addresses [growing states, sequences].
     /// With checkpoints: the block after each row; then, in the order of steps
     /// (GpuMemory.cpp), the row of each token and the block before it; the
     /// token of each row; 0, 1, ... sequences; rows of each step.

@@ -27,11 +27,10 @@ using runtime::TensorView;
 void GpuBackend::append(const View &x, int64_t state, int64_t cacheWidth) {
   kernels::AppendArgs args;
   args.x = rowsOf(x);
-  args.caches = tables->caches + state * tables->sequences;
+  args.caches = cachesOf(state);
   args.sequence = tables->sequence;
   args.position = tables->position;
-  args.cacheType = options.compute == Compute::BF16 ? kernels::Type::BF16
-                                                    : kernels::Type::F32;
+  args.cacheType = kernels::Type::BF16; // f32 prompts are not expanded.
   args.cacheStride = cacheWidth;
   args.rows = x.count;
   args.width = x.width;

@@ -145,8 +145,7 @@ private:
 };
 
 const int64_t *GpuBackend::cachesOf(int64_t state) const {
-  return reinterpret_cast<const int64_t *>(tables->caches +
-                                           state * tables->sequences);
+  return tables->caches + state * tables->sequences;
 }
 
 void GpuBackend::setParams(const MemoryLayer &memory, RunArgs &args) {

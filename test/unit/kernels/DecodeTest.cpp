@@ -23,13 +23,13 @@ TEST(Latent, RowsGoToTheirPlacesInCaches) {
   for (Type type : {Type::F32, Type::BF16}) {
     Matrix x(gpu, 4, 300, Type::F32, 4, random);
     std::vector<Matrix> caches;
-    std::vector<uint64_t> places;
+    std::vector<int64_t> places;
     for (int64_t rows : {5, 9}) {
       caches.emplace_back(gpu, rows, 308, type, 0, random);
-      places.push_back(caches.back().buffer.address());
+      places.push_back(int64_t(caches.back().buffer.address()));
     }
     const double before = caches[0].at(1, 7);
-    Buffer<uint64_t> list(gpu, places);
+    Buffer<int64_t> list(gpu, places);
     const std::vector<int32_t> of{0, 0, 1, 1}, at{2, 3, 0, 8};
     Buffer<int32_t> sequence(gpu, of), position(gpu, at);
     AppendArgs args;
