@@ -16,6 +16,7 @@
 
 #include <cmath>
 #include <gtest/gtest.h>
+#include <list>
 #include <random>
 
 namespace plum::model::test {
@@ -145,9 +146,12 @@ TEST_F(GpuLayers, LatentAttentionOfRealHeads) {
 }
 
 TEST_F(GpuLayers, AttentionOfGroups) {
+  // A backend knows weights by their addresses: they stay as long as it does.
+  std::list<Both<Attention>> kept;
   for (int64_t dim : {64, 128, 256}) {
-    auto layers = both(Attention{4, 2, dim, dim, 1 / std::sqrt(float(dim))},
-                       {Attention::spec(dim, dim)});
+    const auto &layers = kept.emplace_back(
+        both(Attention{4, 2, dim, dim, 1 / std::sqrt(float(dim))},
+             {Attention::spec(dim, dim)}));
     Rows q = rows(160, 4 * dim), k = rows(160, 2 * dim), v = rows(160, 2 * dim);
     compare({{70, 2}, {5, 70}, {1, 1}, {9, 2}},
             [&](const Work &work, int64_t at, int64_t count) {
