@@ -58,7 +58,7 @@ Status plum::tool::compileModel(const SpecArguments &arguments,
       !(fs::is_directory(output, failure) && fs::is_empty(output, failure));
   if (taken)
     return Error{output, "exists and is not the bundle of a model", {}};
-  fs::create_directories(output, failure);
+  const bool made = fs::create_directories(output, failure);
   if (failure)
     return Error{output, "cannot be made: " + failure.message(), {}};
   auto compile = [&](const model::MemorySpec &spec, Precision precision,
@@ -83,8 +83,11 @@ Status plum::tool::compileModel(const SpecArguments &arguments,
       continue;
     if (Status status = gpu ? compile(spec, Precision::Default, spec.key())
                             : compile(spec, Precision::F32, spec.key());
-        !status)
+        !status) {
+      if (made)
+        fs::remove(output, failure); // Does nothing where something is in it.
       return status;
+    }
     if (!gpu)
       continue;
     if (Status status = compile(spec, Precision::F32, spec.key() + ".f32");
